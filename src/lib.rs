@@ -1,0 +1,1 @@
+//! countersign makes a person sign off before an MCP tool acts.
