@@ -1,0 +1,25 @@
+//! Whether the caller is still there.
+
+use std::sync::Arc;
+
+use super::inbound::Inbound;
+
+/// A look at the caller's socket from inside a handler. Cloning gives the same socket.
+#[derive(Clone)]
+pub struct CallerSocket(Arc<Inbound>);
+
+impl CallerSocket {
+    pub(super) const fn new(inbound: Arc<Inbound>) -> Self {
+        Self(inbound)
+    }
+
+    /// Whether the caller's close is visible here, looked at now and without waiting: the end of its stream, a
+    /// reset, or so many bytes sent behind the request that a close could hide behind them.
+    ///
+    /// A half-close counts as leaving: HTTP/1.1 gives it no meaning, a caller of ours has no reason for it, and a
+    /// caller that cannot be told from one that left is not one to act for.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.0.look()
+    }
+}

@@ -1,0 +1,62 @@
+//! What a server allows, each bound with its reason.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::head::HeadLimits;
+
+/// Bounds of one server. The defaults are those of the configuration reference.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Size and count of a request's head.
+    pub head: HeadLimits,
+    /// Connections open at once; the next one is answered 503 and closed. Each costs a descriptor.
+    pub connections: usize,
+    /// From the first byte of a head to its end: a slow head holds a connection no longer than this.
+    pub head_time: Duration,
+    /// For a whole body, and for each step of a reader that takes our answer slowly.
+    pub body_time: Duration,
+    /// Between requests of one connection.
+    pub idle_time: Duration,
+    /// Bytes of request bodies held by all connections together.
+    pub buffered: Budget,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head: HeadLimits::default(),
+            connections: 16_384,
+            head_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(30),
+            idle_time: Duration::from_secs(60),
+            buffered: Budget::new(268_435_456),
+        }
+    }
+}
+
+/// A number of bytes that all requests of a server share. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<AtomicUsize>);
+
+impl Budget {
+    /// A budget of `bytes`.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    /// Takes `bytes` out, or nothing when fewer are left.
+    pub(super) fn take(&self, bytes: usize) -> bool {
+        let less = |left: usize| left.checked_sub(bytes);
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .is_ok()
+    }
+
+    /// Puts `bytes` back.
+    pub(super) fn put_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}

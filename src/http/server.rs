@@ -1,0 +1,243 @@
+//! The server: accepts connections, and on each runs one handler at a time beside a watch on the socket.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use smol::Task;
+use smol::future::FutureExt;
+
+use super::caller::CallerSocket;
+use super::head::{Method, RequestHead};
+use super::inbound::{BodyReader, Inbound, NoHead, Watch};
+use super::limits::Limits;
+use super::respond::{Responded, Responder};
+use crate::world::{Listener, Stream, World};
+
+/// A pause after accepting failed for want of descriptors or memory; without it the loop would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers requests.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request.
+    ///
+    /// The future is dropped the moment the caller leaves, at whichever await it is: what must outlive that is
+    /// handed to an owner that lives longer before the await.
+    fn handle(
+        &self,
+        request: Request,
+        responder: Responder,
+    ) -> impl Future<Output = Responded> + Send;
+}
+
+/// One request: its head, and its body still to be read.
+pub struct Request {
+    /// Method, target, headers.
+    pub head: RequestHead,
+    /// The body.
+    pub body: BodyReader,
+    /// The address at the other end of the connection.
+    pub peer: SocketAddr,
+    /// A look at whether the caller is still there.
+    pub caller: CallerSocket,
+}
+
+/// Serves `listener` until the future is dropped, which closes every connection and drops every handler.
+pub async fn serve<H: Handler>(
+    world: World,
+    listener: Listener,
+    handler: Arc<H>,
+    limits: Arc<Limits>,
+) {
+    let connections = Arc::new(Connections::default());
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                connections
+                    .admit(&world, stream, peer, &handler, &limits)
+                    .await;
+            }
+            // Out of descriptors or memory, or a connection that ended in the queue. Calls that run live on.
+            Err(error) => {
+                log::warn!("accepting a connection failed: {error}");
+                world.clock.sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The tasks of one server's connections. Dropping it drops them.
+#[derive(Default)]
+struct Connections {
+    tasks: Mutex<Tasks>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    next: u64,
+    live: HashMap<u64, Task<()>>,
+}
+
+impl Connections {
+    async fn admit<H: Handler>(
+        self: &Arc<Self>,
+        world: &World,
+        stream: Stream,
+        peer: SocketAddr,
+        handler: &Arc<H>,
+        limits: &Arc<Limits>,
+    ) {
+        if self.tasks().live.len() >= limits.connections {
+            return refuse(&stream).await;
+        }
+        let connection = Connection {
+            world: world.clone(),
+            inbound: Inbound::new(stream),
+            peer,
+            handler: handler.clone(),
+            limits: limits.clone(),
+        };
+        let owner = Arc::downgrade(self);
+        // Under the lock until it is on the list: on another thread it could otherwise end before.
+        let mut tasks = self.tasks();
+        tasks.next += 1;
+        let id = tasks.next;
+        let task = world.spawn(async move {
+            // A panic in one connection must not end the others.
+            if AssertUnwindSafe(connection.run())
+                .catch_unwind()
+                .await
+                .is_err()
+            {
+                log::error!("a handler panicked; its connection is closed");
+            }
+            if let Some(owner) = owner.upgrade() {
+                owner
+                    .tasks()
+                    .live
+                    .remove(&id)
+                    .into_iter()
+                    .for_each(Task::detach);
+            }
+        });
+        tasks.live.extend(task.map(|task| (id, task)));
+    }
+
+    fn tasks(&self) -> std::sync::MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One write, not waited for: a server at its limit owes a stranger no more.
+async fn refuse(stream: &Stream) {
+    const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    poll_fn(|cx| {
+        let _ = stream.poll_write(cx, FULL);
+        Poll::Ready(())
+    })
+    .await;
+}
+
+struct Connection<H> {
+    world: World,
+    inbound: Arc<Inbound>,
+    peer: SocketAddr,
+    handler: Arc<H>,
+    limits: Arc<Limits>,
+}
+
+impl<H: Handler> Connection<H> {
+    async fn run(self) {
+        loop {
+            let head = match self.inbound.head(&self.world.clock, &self.limits).await {
+                Ok(head) => head,
+                Err(NoHead::Ended) => return,
+                Err(NoHead::Slow) => {
+                    return self.refuse(408, "the request's head came too slowly").await;
+                }
+                Err(NoHead::Refused(fault)) => {
+                    return self.refuse(fault.status(), &fault.to_string()).await;
+                }
+            };
+            match self.answer(head).await {
+                Some(Responded { reusable: true }) => {}
+                Some(Responded { reusable: false }) => {
+                    return self.inbound.linger(&self.world.clock).await;
+                }
+                // The caller left: nobody to be polite to, and the handler is already dropped.
+                None => return,
+            }
+        }
+    }
+
+    /// Runs the handler beside the watch on the socket. `None`: the caller left and the handler was dropped.
+    async fn answer(&self, head: RequestHead) -> Option<Responded> {
+        let responder = Responder::new(
+            self.inbound.clone(),
+            self.world.clock.clone(),
+            self.limits.body_time,
+            head.keep_alive,
+            head.method == Method::Head,
+            head.chunks,
+        );
+        if head.method == Method::Connect {
+            let _answered = self
+                .short(responder, 405, "CONNECT is not served here")
+                .await;
+            return Some(Responded { reusable: false });
+        }
+        let body = BodyReader::new(
+            self.inbound.clone(),
+            self.world.clock.clone(),
+            &self.limits,
+            head.expect_continue,
+        );
+        let caller = CallerSocket::new(self.inbound.clone());
+        let request = Request {
+            head,
+            body,
+            peer: self.peer,
+            caller,
+        };
+        let mut handler = pin!(self.handler.handle(request, responder));
+        poll_fn(|cx| {
+            loop {
+                // The socket first: a close that is visible here must win over a handler that is ready to act.
+                if self.inbound.poll_watch(cx) == Watch::Left {
+                    return Poll::Ready(None);
+                }
+                if let Poll::Ready(responded) = handler.as_mut().poll(cx) {
+                    return Poll::Ready(Some(responded));
+                }
+                if !self.inbound.made_room() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+
+    async fn refuse(&self, status: u16, reason: &str) {
+        let responder = Responder::new(
+            self.inbound.clone(),
+            self.world.clock.clone(),
+            self.limits.body_time,
+            false,
+            false,
+            true,
+        );
+        let _ = self.short(responder, status, reason).await;
+        self.inbound.linger(&self.world.clock).await;
+    }
+
+    async fn short(&self, responder: Responder, status: u16, reason: &str) -> Responded {
+        let body = format!("{reason}\n");
+        let plain = [("content-type", "text/plain; charset=utf-8")];
+        responder.send(status, &plain, body.as_bytes()).await
+    }
+}

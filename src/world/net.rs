@@ -1,0 +1,251 @@
+//! Listeners and streams: TCP, or in memory.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::task::{Context, Poll, ready};
+
+use smol::Async;
+
+use super::memory::{self, MemoryNet};
+use super::resolve::Resolver;
+
+/// Connections that the kernel completes for us while we are busy. The standard library asks for 128, which a burst
+/// of callers overflows.
+const BACKLOG: i32 = 1024;
+
+/// The network: real, or in memory.
+#[derive(Clone)]
+pub struct Net(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Real(Resolver),
+    Memory(MemoryNet),
+}
+
+impl Net {
+    /// The machine's own network.
+    #[must_use]
+    pub fn real() -> Self {
+        Self(Kind::Real(Resolver::new()))
+    }
+
+    /// A network in memory, for tests and simulation.
+    #[must_use]
+    pub const fn memory(net: MemoryNet) -> Self {
+        Self(Kind::Memory(net))
+    }
+
+    /// Listens on `address`; port 0 asks for a free one. `SO_REUSEADDR` is set, so that a restart is immediate.
+    ///
+    /// # Errors
+    /// The operating system's, above all that the port is taken (configuration).
+    pub fn listen(&self, address: SocketAddr) -> io::Result<Listener> {
+        match &self.0 {
+            Kind::Real(_) => {
+                let listener = TcpListener::bind(address)?;
+                rustix::net::listen(&listener, BACKLOG)?;
+                Ok(Listener(ListenerKind::Tcp(Async::new(listener)?)))
+            }
+            Kind::Memory(net) => Ok(Listener(ListenerKind::Memory(net.listen(address)?))),
+        }
+    }
+
+    /// Connects to `host`, a name or an IP address in text form, trying its addresses in turn. The caller bounds the
+    /// time. Dropping the future closes the half-made connection.
+    ///
+    /// # Errors
+    /// [`ConnectFault`], the last address's where there were several.
+    pub async fn connect(&self, host: &str, port: u16) -> Result<Stream, ConnectFault> {
+        let resolver = match &self.0 {
+            Kind::Real(resolver) => resolver,
+            Kind::Memory(net) => {
+                let end = net.connect(port).await.map_err(|e| ConnectFault::of(&e))?;
+                return Ok(Stream(StreamKind::Memory(end)));
+            }
+        };
+        let addresses = resolver
+            .resolve(host)
+            .await
+            .map_err(|_| ConnectFault::Dns)?;
+        let mut fault = ConnectFault::Dns;
+        for address in addresses {
+            match Async::<TcpStream>::connect(SocketAddr::new(address, port)).await {
+                Ok(stream) => return Ok(Stream::tcp(stream)),
+                Err(error) => fault = ConnectFault::of(&error),
+            }
+        }
+        Err(fault)
+    }
+}
+
+/// Why no connection came about. The other side's fault, or the network's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectFault {
+    /// The name has no address, or nobody could say.
+    Dns,
+    /// Nobody listens there.
+    Refused,
+    /// Every other fault of the network.
+    Unreachable,
+}
+
+impl ConnectFault {
+    fn of(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+impl fmt::Display for ConnectFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dns => "the name has no address (DNS)",
+            Self::Refused => "the connection was refused",
+            Self::Unreachable => "the address cannot be reached",
+        })
+    }
+}
+
+impl std::error::Error for ConnectFault {}
+
+/// Accepts connections.
+pub struct Listener(ListenerKind);
+
+enum ListenerKind {
+    Tcp(Async<TcpListener>),
+    Memory(memory::Listening),
+}
+
+impl Listener {
+    /// The address it listens on, with the port that the system chose for port 0.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        match &self.0 {
+            ListenerKind::Tcp(listener) => listener.get_ref().local_addr(),
+            ListenerKind::Memory(listening) => Ok(listening.address()),
+        }
+    }
+
+    /// Waits for the next connection. Dropping the future loses none.
+    ///
+    /// # Errors
+    /// The operating system's: out of descriptors, or a connection that ended before it was accepted.
+    pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+        match &self.0 {
+            ListenerKind::Tcp(listener) => loop {
+                match listener.get_ref().accept() {
+                    Ok((stream, peer)) => return Ok((Stream::tcp(Async::new(stream)?), peer)),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        listener.readable().await?;
+                    }
+                    Err(error) => return Err(error),
+                }
+            },
+            ListenerKind::Memory(listening) => {
+                let (end, peer) = listening.accept().await;
+                Ok((Stream(StreamKind::Memory(end)), peer))
+            }
+        }
+    }
+}
+
+/// One connection's bytes. Reads and writes take `&self`; one task at a time may wait for each direction, since a
+/// socket remembers one waker a direction. Dropping it closes the connection.
+pub struct Stream(StreamKind);
+
+enum StreamKind {
+    Tcp(Async<TcpStream>),
+    Memory(memory::End),
+}
+
+impl Stream {
+    fn tcp(stream: Async<TcpStream>) -> Self {
+        // Without it an answer in two writes waits for the other side's delayed acknowledgement, 40 ms.
+        if let Err(error) = stream.get_ref().set_nodelay(true) {
+            log::debug!("TCP_NODELAY could not be set: {}", error.kind());
+        }
+        Self(StreamKind::Tcp(stream))
+    }
+
+    /// Reads what is there, or registers for the wake-up. `Ok(0)` is the end.
+    ///
+    /// # Errors
+    /// The operating system's; a reset by the other side among them.
+    pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+        match &self.0 {
+            // Waits first, then reads: under load a read that finds nothing costs more than the wait saves.
+            StreamKind::Tcp(stream) => loop {
+                ready!(stream.poll_readable(cx))?;
+                if let Some(done) = without_waiting(|| stream.get_ref().read(bytes)) {
+                    return Poll::Ready(done);
+                }
+            },
+            StreamKind::Memory(end) => end.poll_read(cx, bytes),
+        }
+    }
+
+    /// Reads what is there now; `None` when there is nothing yet.
+    pub fn try_read(&self, bytes: &mut [u8]) -> Option<io::Result<usize>> {
+        match &self.0 {
+            StreamKind::Tcp(stream) => without_waiting(|| stream.get_ref().read(bytes)),
+            StreamKind::Memory(end) => end.try_read(bytes),
+        }
+    }
+
+    /// Writes as much as fits, or registers for the wake-up.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &self.0 {
+            StreamKind::Tcp(stream) => loop {
+                if let Some(done) = without_waiting(|| stream.get_ref().write(bytes)) {
+                    return Poll::Ready(done);
+                }
+                ready!(stream.poll_writable(cx))?;
+            },
+            StreamKind::Memory(end) => end.poll_write(cx, bytes),
+        }
+    }
+
+    /// Says that no more will be written; the other side reads the end after what is already on its way.
+    pub fn shutdown_write(&self) {
+        match &self.0 {
+            // It fails only when the connection is gone, which is what was wanted.
+            StreamKind::Tcp(stream) => drop(stream.get_ref().shutdown(Shutdown::Write)),
+            StreamKind::Memory(end) => end.shutdown_write(),
+        }
+    }
+
+    /// Writes all of `bytes`. Dropping the future leaves an unknown part of them written.
+    ///
+    /// # Errors
+    /// The operating system's, and `WriteZero` when the stream takes no more.
+    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = std::future::poll_fn(|cx| self.poll_write(cx, bytes)).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+}
+
+/// One attempt at a non-blocking operation: `None` where it would block, tried again where a signal cut it short.
+fn without_waiting(mut attempt: impl FnMut() -> io::Result<usize>) -> Option<io::Result<usize>> {
+    loop {
+        match attempt() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return Some(done),
+        }
+    }
+}
