@@ -24,6 +24,12 @@
 //! passes or the process drains, that future is dropped, and what it held (the upstream connection, the child
 //! process, the wait for an answer) ends with it.
 
+pub mod approval;
+pub mod gate;
 pub mod http;
+pub mod json;
+pub mod mcp;
+pub mod secret;
+pub mod text;
 pub mod time;
 pub mod world;

@@ -7,6 +7,7 @@
 pub mod body;
 mod caller;
 mod client;
+mod guard;
 pub mod head;
 mod inbound;
 mod limits;
@@ -17,6 +18,7 @@ pub mod sse;
 
 pub use caller::CallerSocket;
 pub use client::{Client, ClientFault, Connection, FaultKind, OutRequest, Reply};
+pub use guard::Guard;
 pub use head::{Headers, Method, RequestHead, ResponseHead};
 pub use inbound::{BodyReadFault, BodyReader, ReceivedBody};
 pub use limits::{Budget, Limits};

@@ -172,6 +172,11 @@ impl StreamWriter {
         }
     }
 
+    /// Gives the answer up half way, after a write that failed; the connection closes.
+    pub fn abandon(self) -> Responded {
+        Responded { reusable: false }
+    }
+
     async fn put(&self, bytes: &[u8]) -> Result<(), StreamClosed> {
         let answer = &self.answer;
         write(&answer.inbound, &answer.clock, answer.step_time, bytes).await

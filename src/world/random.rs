@@ -64,25 +64,6 @@ impl Random {
     pub fn below(&self, bound: u64) -> u64 {
         ((u128::from(self.u64()) * u128::from(bound)) >> 64) as u64
     }
-
-    /// A version 4 UUID (RFC 9562 section 5.4) in its usual form.
-    #[must_use]
-    pub fn uuid_v4(&self) -> String {
-        let mut bytes = [0; 16];
-        self.fill(&mut bytes);
-        bytes[6] = (bytes[6] & 0x0f) | 0x40;
-        bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        let mut text = String::with_capacity(36);
-        for (index, byte) in bytes.iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                text.push('-');
-            }
-            for digit in [byte >> 4, byte & 0x0f] {
-                text.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
-            }
-        }
-        text
-    }
 }
 
 fn split_mix_64(state: &mut u64) -> u64 {
@@ -108,13 +89,5 @@ mod tests {
         let random = Random::seeded(1);
         assert!((0..10_000).all(|_| random.below(3) < 3));
         assert_eq!(random.below(0), 0);
-    }
-
-    #[test]
-    fn a_uuid_has_its_version_and_variant() {
-        let uuid = Random::seeded(1).uuid_v4();
-        assert_eq!(uuid.len(), 36);
-        assert_eq!(&uuid[14..15], "4");
-        assert!("89ab".contains(&uuid[19..20]));
     }
 }

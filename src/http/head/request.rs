@@ -472,6 +472,9 @@ mod tests {
             (b"GET / HTTP/0.9", Err(F::Version)),
             (b"GET / HTTP/2.0", Err(F::Version)),
             (b"PRI * HTTP/2.0", Err(F::Version)),
+            (b"GET / HTTP/2.0 ", Err(F::StartLine)),
+            (b"GET / HTTP/2.0 x", Err(F::StartLine)),
+            (b"GET  / HTTP/2.0", Err(F::StartLine)),
             (
                 b"GET /a/b?c=d/e?f HTTP/1.1",
                 Ok((Method::Get, "/a/b?c=d/e?f")),

@@ -1,0 +1,137 @@
+//! The permit: proof that a person said yes to one call.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::digest::CallDigest;
+use crate::http::CallerSocket;
+use crate::time::{Clock, Deadline};
+
+/// Who waits for the call's result, looked at without waiting.
+pub trait Caller: Send + Sync + 'static {
+    /// Whether the caller's close is visible at this process now.
+    fn has_left(&self) -> bool;
+}
+
+impl Caller for CallerSocket {
+    fn has_left(&self) -> bool {
+        Self::has_left(self)
+    }
+}
+
+/// What was decided beforehand and may have changed while a person decided: the token, the allowlist, the tool.
+pub trait Policy: Send + Sync + 'static {
+    /// Whether the call is still allowed, asked at the moment that a permit is spent.
+    ///
+    /// # Errors
+    /// [`PolicyChanged`] with the reason.
+    fn still_allows(&self) -> Result<(), PolicyChanged>;
+}
+
+/// Why a call that was allowed when it was asked about is not any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyChanged(pub &'static str);
+
+/// A person's yes to one call. It is spent by value, so once; only the gate's accept arm makes one.
+///
+/// A thing that acts takes a permit by value and spends it as its last step before acting:
+///
+/// ```compile_fail
+/// # use countersign::gate::{CallDigest, Permit};
+/// fn twice(permit: Permit, digest: &CallDigest) {
+///     let _ = permit.spend(digest);
+///     let _ = permit.spend(digest); // moved: does not compile
+/// }
+/// ```
+#[must_use = "a yes that is not spent does nothing"]
+pub struct Permit {
+    digest: CallDigest,
+    deadline: Deadline,
+    clock: Clock,
+    caller: Arc<dyn Caller>,
+    policy: Arc<dyn Policy>,
+}
+
+/// Proof that a permit was spent just now.
+#[derive(Debug)]
+#[must_use]
+pub struct Spent(());
+
+/// Why a permit could not be spent. Nothing has acted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unspent {
+    /// The caller's close is visible: nobody would receive the result.
+    CallerLeft,
+    /// The window is over.
+    Expired,
+    /// The call about to act is not the call that was shown.
+    OtherCall,
+    /// What was decided beforehand has changed.
+    Policy(PolicyChanged),
+}
+
+impl fmt::Display for Unspent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CallerLeft => f.write_str("the caller left before the call could act"),
+            Self::Expired => f.write_str("the yes came too late to be used"),
+            Self::OtherCall => f.write_str("the call is not the one that was shown"),
+            Self::Policy(changed) => f.write_str(changed.0),
+        }
+    }
+}
+
+impl std::error::Error for Unspent {}
+
+impl Permit {
+    /// For the gate's accept arm alone.
+    pub(super) fn new(
+        digest: CallDigest,
+        deadline: Deadline,
+        clock: Clock,
+        caller: Arc<dyn Caller>,
+        policy: Arc<dyn Policy>,
+    ) -> Self {
+        Self {
+            digest,
+            deadline,
+            clock,
+            caller,
+            policy,
+        }
+    }
+
+    /// When it can no longer be spent.
+    #[must_use]
+    pub const fn deadline(&self) -> &Deadline {
+        &self.deadline
+    }
+
+    /// Spends it for the call with `digest`, which must be the one that was shown. Synchronous: between this and the
+    /// act there is no await at which anything could change.
+    ///
+    /// # Errors
+    /// [`Unspent`]; the permit is gone all the same.
+    pub fn spend(self, digest: &CallDigest) -> Result<Spent, Unspent> {
+        if *digest != self.digest {
+            return Err(Unspent::OtherCall);
+        }
+        self.policy.still_allows().map_err(Unspent::Policy)?;
+        if self.deadline.passed(&self.clock) {
+            return Err(Unspent::Expired);
+        }
+        // Last, and as late as it can be: no act once the close is visible here (design section 1).
+        if self.caller.has_left() {
+            return Err(Unspent::CallerLeft);
+        }
+        Ok(Spent(()))
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,263 @@
+//! JSON-RPC messages.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::value::RawValue;
+
+use crate::json::{self, JsonFault, Members, quote};
+
+/// The longest id, in bytes of JSON: it is echoed, so it is held for as long as the call.
+const MAX_ID_BYTES: usize = 256;
+
+/// The longest method name that is looked at, in bytes.
+const MAX_METHOD_BYTES: usize = 128;
+
+/// A request's id: a string or an integer, kept as it was written, so that it goes back with the same JSON type.
+#[derive(Clone)]
+pub struct Id(Box<RawValue>);
+
+impl Id {
+    /// Takes an id as it stands in a message; `None` for anything but a string or an integer ("never null").
+    #[must_use]
+    pub fn parse(value: &RawValue) -> Option<Self> {
+        let text = value.get();
+        let fits = text.len() <= MAX_ID_BYTES && (text.starts_with('"') || is_integer(text));
+        fits.then(|| Self(value.to_owned()))
+    }
+
+    /// An id of ours.
+    #[must_use]
+    pub fn number(number: u64) -> Self {
+        Self(RawValue::from_string(number.to_string()).unwrap_or_default())
+    }
+
+    /// The id as JSON.
+    #[must_use]
+    pub fn as_json(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.get())
+    }
+}
+
+/// Whether a JSON text is an integer: a progress token and an id are a string or one of these.
+pub(super) fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// One message as it came in.
+pub enum Message<'a> {
+    /// Wants an answer.
+    Request {
+        /// To be echoed.
+        id: Id,
+        /// What is asked.
+        method: Cow<'a, str>,
+        /// Its parameters, empty where the message has none.
+        params: Members<'a>,
+    },
+    /// Wants none.
+    Notification {
+        /// What happened.
+        method: Cow<'a, str>,
+    },
+    /// An answer to a request that was never made: we make none.
+    Response,
+}
+
+/// Why a body is not a message, and the error to answer with.
+pub(super) fn parse(body: &[u8]) -> Result<Message<'_>, RpcError> {
+    let text = json::scan(body).map_err(|fault| match fault {
+        JsonFault::Syntax { .. } | JsonFault::NotUtf8 => {
+            RpcError::new(-32700, format!("parse error: {fault}"))
+        }
+        _ => RpcError::new(-32600, format!("invalid request: {fault}")),
+    })?;
+    let invalid = |what: &str| RpcError::new(-32600, format!("invalid request: {what}"));
+    let members = Members::parse(text).map_err(|_| invalid("not one JSON object"))?;
+    if members.get("jsonrpc").map(RawValue::get) != Some("\"2.0\"") {
+        return Err(invalid("jsonrpc is not \"2.0\""));
+    }
+    let Some(method) = members.get("method") else {
+        let answer = members.get("result").is_some() || members.get("error").is_some();
+        return if answer {
+            Ok(Message::Response)
+        } else {
+            Err(invalid("no method"))
+        };
+    };
+    let method = json::string(method)
+        .filter(|method| method.len() <= MAX_METHOD_BYTES)
+        .ok_or_else(|| invalid("the method is not a short string"))?;
+    let Some(id) = members.get("id") else {
+        return Ok(Message::Notification { method });
+    };
+    let id = Id::parse(id).ok_or_else(|| invalid("the id is neither a string nor an integer"))?;
+    let params = members.get("params").map_or("{}", RawValue::get);
+    let params = Members::parse(params)
+        .map_err(|_| RpcError::new(-32602, "params is not an object").about(id.clone()))?;
+    Ok(Message::Request { id, method, params })
+}
+
+/// A JSON-RPC error, and the HTTP status that goes with it when no stream is open yet.
+#[derive(Clone, Debug)]
+pub struct RpcError {
+    /// The protocol's code.
+    pub code: i64,
+    /// For people and models; no credential, no path of an approval URL.
+    pub message: String,
+    /// The `data` member, as JSON.
+    pub data: Option<String>,
+    /// The HTTP status.
+    pub status: u16,
+    /// The request it is about, where that could be read.
+    id: Option<Id>,
+}
+
+impl RpcError {
+    /// An error with the status that the protocol wants for its code: 404 for an unknown method, 400 for what is wrong
+    /// with the request, 200 for what went wrong behind it.
+    #[must_use]
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        let status = match code {
+            -32601 => 404,
+            -32603 => 200,
+            _ => 400,
+        };
+        Self {
+            code,
+            message: message.into(),
+            data: None,
+            status,
+            id: None,
+        }
+    }
+
+    /// With a `data` member, given as JSON.
+    #[must_use]
+    pub fn with_data(mut self, data: String) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// With another HTTP status.
+    #[must_use]
+    pub const fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    fn about(mut self, id: Id) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// The whole message. Where no id could be read there is none: "never `null`".
+    pub(super) fn to_json(&self, id: Option<&Id>) -> String {
+        let id = id
+            .or(self.id.as_ref())
+            .map_or_else(String::new, |id| format!(r#""id":{},"#, id.as_json()));
+        let data = self
+            .data
+            .as_ref()
+            .map_or_else(String::new, |data| format!(r#","data":{data}"#));
+        format!(
+            r#"{{"jsonrpc":"2.0",{id}"error":{{"code":{},"message":{}{data}}}}}"#,
+            self.code,
+            quote(&self.message)
+        )
+    }
+}
+
+impl fmt::Display for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (code {})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for RpcError {}
+
+/// A whole answer to a request.
+pub(super) fn response(id: &Id, result: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
+        id.as_json()
+    )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_keep_their_json_type() {
+        for (text, echoed) in [
+            ("7", "7"),
+            ("\"7\"", "\"7\""),
+            ("-1", "-1"),
+            ("\"a b\"", "\"a b\""),
+        ] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{text},"method":"ping"}}"#);
+            let Message::Request { id, .. } = parse(body.as_bytes()).unwrap() else {
+                panic!("{text}")
+            };
+            assert_eq!(id.as_json(), echoed);
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_says_why() {
+        let long_id = format!(
+            r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#,
+            "x".repeat(300)
+        );
+        for (body, code) in [
+            ("", -32700),
+            ("{", -32700),
+            ("\u{feff}{}", -32700),
+            ("[]", -32600),
+            ("7", -32600),
+            ("{}", -32600),
+            (r#"{"jsonrpc":"2.0"}"#, -32600),
+            (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, -32600),
+            (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, -32600),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#,
+                -32602,
+            ),
+            (&long_id, -32600),
+        ] {
+            let fault = parse(body.as_bytes()).err().map(|fault| fault.code);
+            assert_eq!(fault, Some(code), "{body}");
+        }
+    }
+
+    #[test]
+    fn notifications_and_responses_are_told_apart() {
+        let note = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        assert!(matches!(parse(note).unwrap(), Message::Notification { .. }));
+        let answer = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        assert!(matches!(parse(answer).unwrap(), Message::Response));
+    }
+
+    #[test]
+    fn an_error_without_an_id_has_no_id_member() {
+        assert!(!RpcError::new(-32700, "x").to_json(None).contains("\"id\""));
+        assert!(
+            RpcError::new(-32601, "x")
+                .to_json(Some(&Id::number(4)))
+                .contains(r#""id":4"#)
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! MCP: messages, a server and a client for both eras, over Streamable HTTP.
+//!
+//! Two eras share one endpoint. *Legacy* revisions open with `initialize`; the *modern* one, 2026-07-28, says in every
+//! request what it needs. Neither leaves state here between requests.
+
+pub mod client;
+mod envelope;
+pub mod header;
+pub mod message;
+mod result;
+mod server;
+mod service;
+mod stream;
+mod version;
+
+pub use client::{CallFault, Client, Session};
+pub use message::{Id, RpcError};
+pub use result::ToolResult;
+pub use server::{Server, ServerSettings};
+pub use service::{CallContext, HttpRefusal, Progress, Service, ToolCall};
+pub use version::Version;
+
+/// The member of `_meta` that a modern request names its revision in.
+pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// The member of `_meta` with what the client can do, in that request.
+pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The member of `_meta` with the client's name; self-reported, and nothing depends on it.
+pub const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+/// The member of a result's `_meta` with the server's name.
+pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
+
+/// This program's `clientInfo` and `serverInfo`, as JSON.
+pub(crate) fn implementation() -> String {
+    format!(
+        r#"{{"name":"countersign","version":"{}"}}"#,
+        env!("CARGO_PKG_VERSION")
+    )
+}
