@@ -766,7 +766,7 @@ mod tests {
             wheel.insert(at, numbered(at, &woken));
         }
         assert_eq!(wheel.next(), Some(4096));
-        assert_eq!(advance(&mut wheel, 4095, &woken), []);
+        assert_eq!(advance(&mut wheel, 4095, &woken), Vec::<u64>::new());
         assert_eq!(advance(&mut wheel, 4096, &woken), [4096]);
         assert_eq!(wheel.next(), Some(4097));
         assert_eq!(advance(&mut wheel, 4158, &woken), [4097]);
@@ -792,7 +792,7 @@ mod tests {
         assert_eq!(wheel.next(), Some(ERA), "a far timer's own tick");
         assert_eq!(advance(&mut wheel, ERA, &woken), [ERA]);
         // A jump over an era border that fires nothing, into the era of two timers.
-        assert_eq!(advance(&mut wheel, 3 * ERA, &woken), []);
+        assert_eq!(advance(&mut wheel, 3 * ERA, &woken), Vec::<u64>::new());
         check_structure(&wheel);
         assert_eq!(wheel.next(), Some(3 * ERA + 1));
         // A jump over several eras fires in order, and leaves what is later.
