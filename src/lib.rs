@@ -25,7 +25,10 @@
 //! process, the wait for an answer) ends with it.
 
 pub mod approval;
+pub mod bundle;
+pub mod config;
 pub mod gate;
+pub mod gateway;
 pub mod http;
 pub mod json;
 pub mod mcp;

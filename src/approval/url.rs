@@ -440,7 +440,7 @@ impl fmt::Display for UrlRefusal {
 
 impl std::error::Error for UrlRefusal {}
 
-/// The rules of an approval URL, in the order in which they are checked.
+/// The rules of an approval URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UrlRule {
     /// No prefix is listed at all.

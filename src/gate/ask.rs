@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::digest::{CallDigest, PromptDigest};
 use super::outcome::{NotAsked, Outcome};
-use super::permit::{Caller, Permit, Policy};
+use super::permit::{Approval, Caller, Permit, Policy};
 use crate::approval::{Answer, Asker, Forwarded, Question, RequestId};
 use crate::world::World;
 
@@ -82,6 +82,10 @@ impl Gate {
             Ok(Answer::Yes) => Outcome::Approved(Permit::new(
                 ask.digest,
                 deadline,
+                Approval {
+                    prompt,
+                    answered_wall_ms: self.world.clock.wall_ms(),
+                },
                 self.world.clock.clone(),
                 ask.caller,
                 ask.policy,

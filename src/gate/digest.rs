@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ring::digest;
+
 use crate::json::Exact;
 use crate::secret;
 
@@ -97,30 +99,33 @@ impl fmt::Debug for PromptDigest {
 
 /// Fields one after the other, each behind its length as eight bytes, most significant first: no
 /// text can be moved from one field to the next.
-struct Encoding(Vec<u8>);
+/// Hashed as it is written: a call with attachments is large.
+struct Encoding(digest::Context);
 
 impl Encoding {
     fn new(label: &str) -> Self {
-        let mut encoding = Self(Vec::new());
+        let mut encoding = Self(digest::Context::new(&digest::SHA256));
         encoding.field(label);
         encoding
     }
 
     fn field(&mut self, text: &str) {
-        self.0.extend_from_slice(&(text.len() as u64).to_be_bytes());
-        self.0.extend_from_slice(text.as_bytes());
+        self.0.update(&(text.len() as u64).to_be_bytes());
+        self.0.update(text.as_bytes());
     }
 
     /// One byte tells whether a field follows.
     fn optional(&mut self, text: Option<&str>) {
-        self.0.push(u8::from(text.is_some()));
+        self.0.update(&[u8::from(text.is_some())]);
         if let Some(text) = text {
             self.field(text);
         }
     }
 
-    fn digest(&self) -> [u8; 32] {
-        secret::sha256(&self.0)
+    fn digest(self) -> [u8; 32] {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(self.0.finish().as_ref());
+        hash
     }
 }
 

@@ -12,5 +12,5 @@ mod permit;
 
 pub use ask::{Ask, Gate};
 pub use digest::{CallDigest, CallIdentity, PromptDigest};
-pub use outcome::{NotAsked, Outcome};
-pub use permit::{Caller, Permit, Policy, PolicyChanged, Spent, Unspent};
+pub use outcome::{NotAsked, OUTCOME_KEY, Outcome, UNKNOWN};
+pub use permit::{Approval, Caller, Permit, Policy, PolicyChanged, Spent, Unspent};

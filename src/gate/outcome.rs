@@ -5,6 +5,12 @@ use std::fmt;
 use super::permit::Permit;
 use crate::approval::EndpointFault;
 
+/// The member of a result's `_meta` that carries the outcome's word.
+pub const OUTCOME_KEY: &str = "countersign/outcome";
+
+/// The outcome of a call that was on the wire when its connection broke: nobody can say whether it acted.
+pub const UNKNOWN: &str = "unknown";
+
 /// How a question ended.
 #[derive(Debug)]
 #[must_use]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::digest::CallDigest;
+use super::digest::{CallDigest, PromptDigest};
 use crate::http::CallerSocket;
 use crate::time::{Clock, Deadline};
 
@@ -47,9 +47,19 @@ pub struct PolicyChanged(pub &'static str);
 pub struct Permit {
     digest: CallDigest,
     deadline: Deadline,
+    approval: Approval,
     clock: Clock,
     caller: Arc<dyn Caller>,
     policy: Arc<dyn Policy>,
+}
+
+/// What a person said yes to, and when: goes with the result.
+#[derive(Clone, Copy, Debug)]
+pub struct Approval {
+    /// The prompt that the person read.
+    pub prompt: PromptDigest,
+    /// When the yes was read, milliseconds since the Unix epoch.
+    pub answered_wall_ms: u64,
 }
 
 /// Proof that a permit was spent just now.
@@ -83,11 +93,24 @@ impl fmt::Display for Unspent {
 
 impl std::error::Error for Unspent {}
 
+impl Unspent {
+    /// The one word for the model, the audit and the metrics.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::CallerLeft => "caller-left",
+            Self::Expired => "expired",
+            Self::OtherCall | Self::Policy(_) => "policy-changed",
+        }
+    }
+}
+
 impl Permit {
     /// For the gate's accept arm alone.
     pub(super) fn new(
         digest: CallDigest,
         deadline: Deadline,
+        approval: Approval,
         clock: Clock,
         caller: Arc<dyn Caller>,
         policy: Arc<dyn Policy>,
@@ -95,6 +118,7 @@ impl Permit {
         Self {
             digest,
             deadline,
+            approval,
             clock,
             caller,
             policy,
@@ -105,6 +129,12 @@ impl Permit {
     #[must_use]
     pub const fn deadline(&self) -> &Deadline {
         &self.deadline
+    }
+
+    /// What was approved, and when.
+    #[must_use]
+    pub const fn approval(&self) -> Approval {
+        self.approval
     }
 
     /// Spends it for the call with `digest`, which must be the one that was shown. Synchronous: between this and the

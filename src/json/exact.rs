@@ -35,7 +35,7 @@ pub enum Exact {
 }
 
 impl Exact {
-    /// Scans a text with all the rules of [`scan`](super::scan) and builds its tree; at most
+    /// Scans a text with all the rules of [`scan`](super::scan()) and builds its tree; at most
     /// [`MAX_VALUES`] values. Linear in the text.
     pub fn parse(text: &str) -> Result<Self, JsonFault> {
         let mut builder = Builder {
@@ -187,7 +187,7 @@ impl fmt::Debug for Exact {
     }
 }
 
-/// Cuts a text that [`scan`](super::scan) has passed into values.
+/// Cuts a text that [`scan`](super::scan()) has passed into values.
 ///
 /// serde_json hands out a number's token only by `RawValue`, which would read the text once more
 /// for every level; or by a feature that changes `Value` for everyone in the build. With the
@@ -531,8 +531,8 @@ mod tests {
         assert!(Exact::Null.get("a").is_none());
         assert_eq!(tree.get("b").and_then(Exact::as_str), None);
         assert_eq!(
-            format!("{tree:?} {:?}", tree.get("a")),
-            "Object(3) Some(String(..))"
+            format!("{tree:?} {:?} {elements:?}", tree.get("a")),
+            "Object(3) Some(String(..)) [Bool(..)]"
         );
         assert!(Exact::from(&tree.to_value()).canonical() == tree.canonical());
     }

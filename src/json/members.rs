@@ -12,7 +12,7 @@ use super::{JsonFault, MAX_OPEN_NAMES, offset_of};
 
 /// The members of one object, each value as the text that was sent.
 ///
-/// Made from text that [`scan`](super::scan) has passed: the values inside are checked for their
+/// Made from text that [`scan`](super::scan()) has passed: the values inside are checked for their
 /// grammar only, neither for depth nor for duplicates nor for surrogates.
 pub struct Members<'a> {
     /// In the order of the text; no name twice.
@@ -67,7 +67,7 @@ impl fmt::Debug for Members<'_> {
 }
 
 /// The elements of one array, each as the text that was sent; at most [`MAX_OPEN_NAMES`].
-/// Made from text that [`scan`](super::scan) has passed, as [`Members`] is.
+/// Made from text that [`scan`](super::scan()) has passed, as [`Members`] is.
 pub fn elements(text: &str) -> Result<Vec<&RawValue>, JsonFault> {
     let elements = open(text, '[', ElementsVisitor)?;
     if elements.len() > MAX_OPEN_NAMES {

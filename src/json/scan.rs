@@ -23,6 +23,10 @@ pub const MAX_OPEN_NAMES: usize = 65_536;
 ///
 /// Linear in the text; recursion is bounded by [`MAX_DEPTH`] and memory by [`MAX_OPEN_NAMES`].
 /// The first fault met ends it, so what comes after is not judged.
+///
+/// Numbers beyond a double's range are a syntax fault. In a build in which some other crate turns on
+/// serde_json's `arbitrary_precision` they pass, and numbers that are no 64-bit integers count as
+/// one level of depth; [`Exact`](super::Exact) keeps every token there too.
 pub fn scan(bytes: &[u8]) -> Result<&str, JsonFault> {
     let text = std::str::from_utf8(bytes).map_err(|_| JsonFault::NotUtf8)?;
     let tally = Tally::default();

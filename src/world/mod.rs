@@ -5,6 +5,7 @@
 
 pub mod memory;
 mod net;
+pub mod process;
 mod random;
 mod resolve;
 mod runtime;

@@ -1,0 +1,180 @@
+//! Command tools: programs that run without a shell, the gated ones only with a permit.
+
+mod arguments;
+mod prompt;
+mod run;
+mod schema;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::confirm::Confirmer;
+use super::mount::MountCall;
+use crate::approval::Forwarded;
+use crate::config::{
+    Ask, CommandTool, Config, Placed, ProcessLookup, Server, SlugLookup, Template,
+};
+use crate::gate::{self, NotAsked, Outcome};
+use crate::json::{Exact, quote};
+use crate::mcp::{CallContext, RpcError, ToolResult};
+
+use arguments::{Arguments, Fault};
+use run::Plan;
+
+/// The command tools of one server.
+pub struct CommandMount {
+    server: Server,
+    tools: Vec<CommandTool>,
+    confirmer: Confirmer,
+    output_bytes: usize,
+}
+
+impl CommandMount {
+    /// The mount of `server`'s `tools`, whose gated ones ask through `confirmer`.
+    #[must_use]
+    pub fn new(
+        server: &Server,
+        tools: &[CommandTool],
+        config: &Config,
+        confirmer: Confirmer,
+    ) -> Self {
+        let output_bytes = config.limits.child_output_bytes;
+        Self {
+            server: server.clone(),
+            tools: tools.to_vec(),
+            confirmer,
+            output_bytes,
+        }
+    }
+
+    /// The tools as MCP lists them.
+    #[must_use]
+    pub fn tools(&self) -> Vec<Box<RawValue>> {
+        self.tools
+            .iter()
+            .filter_map(|tool| RawValue::from_string(schema::tool(tool)).ok())
+            .collect()
+    }
+
+    /// Runs one call: what is open at once, what is gated after a person's yes. Dropping the future ends the question,
+    /// or kills the process group.
+    ///
+    /// # Errors
+    /// [`RpcError`] for an unknown tool. Arguments that do not fit are a result that says what would.
+    pub async fn call(
+        &self,
+        call: MountCall<'_>,
+        context: &CallContext,
+    ) -> Result<ToolResult, RpcError> {
+        let tool = self
+            .tools
+            .iter()
+            .find(|tool| tool.name == call.tool)
+            .ok_or_else(|| {
+                let shown: String = call.tool.chars().take(128).collect();
+                RpcError::new(-32602, format!("there is no tool {}", quote(&shown)))
+            })?;
+        let plan = match self.plan(tool, &call) {
+            Ok(plan) => plan,
+            Err(fault) => return Ok(ToolResult::error(&format!("{fault}. Nothing ran."))),
+        };
+        let gated = match plan {
+            Plan::Open(open) => return Ok(open.run(self.confirmer.world()).await),
+            Plan::Gated(gated) => gated,
+        };
+        if gated.is_too_long_to_show() {
+            return Ok(refused(&Outcome::NotAsked(NotAsked::TooLong)));
+        }
+        if self.server.ask != Ask::Channel {
+            let reason = "this build cannot ask in the way that is configured for it".to_owned();
+            return Ok(refused(&Outcome::NotAsked(NotAsked::Refused(reason))));
+        }
+        let window = match &call.forwarded {
+            Some(Forwarded::Channel(channel)) => channel.ttl,
+            _ => Duration::ZERO,
+        };
+        let lapses = self.confirmer.world().clock.deadline(window).wall_ms();
+        let ask = gate::Ask {
+            digest: gated.digest(),
+            tool: tool.name.clone(),
+            message: prompt::message(self.server.slug.as_str(), tool, &gated, lapses),
+            title: prompt::title(tool),
+            description: None,
+            caller: Arc::new(context.caller.clone()),
+            policy: call.policy.clone(),
+        };
+        match self
+            .confirmer
+            .confirm(ask, call.forwarded.as_ref(), context)
+            .await
+        {
+            Outcome::Approved(permit) => Ok(gated.run(permit, self.confirmer.world()).await),
+            other => Ok(refused(&other)),
+        }
+    }
+
+    fn plan(&self, tool: &CommandTool, call: &MountCall<'_>) -> Result<Plan, Fault> {
+        let exact = Exact::parse(call.arguments.get()).map_err(Fault::Json)?;
+        let arguments = Arguments::read(tool, &exact)?;
+        let channel = match &call.forwarded {
+            Some(Forwarded::Channel(channel)) => Some(channel.url.same_channel_key()),
+            _ => None,
+        };
+        let digest = gate::CallDigest::of(&gate::CallIdentity {
+            slug: self.server.slug.as_str(),
+            tool: &tool.name,
+            arguments: &exact,
+            principal: call.principal,
+            channel: channel.as_deref(),
+        });
+        Ok(Plan::new(
+            tool,
+            arguments,
+            digest,
+            self.environment()?,
+            self.output_bytes,
+        ))
+    }
+
+    /// "PATH, HOME, LANG" and the slug's own `env`, resolved anew on every call.
+    fn environment(&self) -> Result<Vec<(String, String)>, Fault> {
+        let lookup = SlugLookup {
+            slug: &self.server.slug,
+            shared: &ProcessLookup,
+        };
+        let mut env: Vec<_> = ["PATH", "HOME", "LANG"]
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+            .collect();
+        for (name, Placed { value, .. }) in &self.server.env {
+            let value: &Template = value;
+            let value = value
+                .resolve(&lookup)
+                .map_err(|unset| Fault::Unset(unset.name))?;
+            env.retain(|(known, _)| known != name);
+            env.push((name.clone(), value.expose().to_owned()));
+        }
+        Ok(env)
+    }
+}
+
+/// The result of a gated call that did not run. "Declined: exit code 1 and `aborted at the user's request`, nothing run"
+/// (interface).
+fn refused(outcome: &Outcome) -> ToolResult {
+    let mut result = match outcome {
+        Outcome::Declined => {
+            let mut result =
+                ToolResult::error(&format!("aborted at the user's request\n{outcome}"));
+            result.set(
+                "structuredContent",
+                r#"{"exitCode":1,"stdout":"","stderr":"aborted at the user's request","truncated":false}"#.to_owned(),
+            );
+            result
+        }
+        other => ToolResult::error(&other.to_string()),
+    };
+    result.set_meta(gate::OUTCOME_KEY, quote(outcome.word()));
+    result
+}

@@ -1,0 +1,216 @@
+//! Values that several sections hold: addresses, digests, names, references, times, prefixes.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::fault::{At, Notice, Placed, Report, named};
+use super::keys::{self, Then};
+use super::names::{NAME_GRAMMAR, is_name, parse_time};
+use super::reader::Place;
+use super::template::Template;
+use crate::approval::url::Allowlist;
+use crate::secret;
+
+/// Shortest secret that seals anything. HMAC-SHA256 is as strong as a key of its output's length
+/// (RFC 2104, section 3).
+pub(crate) const MIN_SEAL_BYTES: usize = 32;
+
+/// Where a part listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Address and port; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// Where the configuration says so; line 0 when it is the default.
+    pub at: At,
+}
+
+impl Listen {
+    fn parse(text: &str) -> Option<SocketAddr> {
+        // Names are not resolved: what is listened on must not depend on who answers DNS.
+        if let Some(port) = text.strip_prefix("localhost:") {
+            return Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)));
+        }
+        text.parse().ok()
+    }
+}
+
+/// Reads where a section listens: what `name` holds, or its default; without a default, nowhere.
+pub(crate) fn listen(section: &Place<'_>, name: &str, report: &mut Report) -> Vec<Listen> {
+    let Some(place) = section.get(name) else {
+        let default = Listen::parse(section.default_of(name));
+        return default
+            .map(|address| Listen {
+                address,
+                at: At::default(),
+            })
+            .into_iter()
+            .collect();
+    };
+    let items = place.items();
+    if items.is_empty() && place.is_list() {
+        place.fault(report, "found an empty list, allowed: at least one address");
+    }
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    for item in items {
+        let Some(text) = item.text() else { continue };
+        let Some(address) = Listen::parse(text) else {
+            item.fault(
+                report,
+                format!("found {}, allowed: IP:PORT or localhost:PORT", named(text)),
+            );
+            continue;
+        };
+        if address.port() != 0 && !seen.insert(address) {
+            item.fault(
+                report,
+                format!("found {} a second time, allowed: once", named(text)),
+            );
+        }
+        found.push(Listen {
+            address,
+            at: item.at(),
+        });
+    }
+    found
+}
+
+/// Reads a SHA-256. What stands there instead is never repeated: it may be the secret itself.
+pub(crate) fn digest(section: &Place<'_>, name: &str, report: &mut Report) -> Option<[u8; 32]> {
+    let place = section.get(name)?;
+    let found = secret::parse_hex_32(place.scalar()?);
+    if found.is_none() {
+        place.fault(
+            report,
+            "found something else, allowed: 64 hexadecimal digits",
+        );
+    }
+    found
+}
+
+/// Reads an id.
+pub(crate) fn name(place: &Place<'_>, report: &mut Report) -> Option<String> {
+    let text = place.text()?;
+    if is_name(text) {
+        return Some(text.to_owned());
+    }
+    place.fault(
+        report,
+        format!("found {}, allowed: {NAME_GRAMMAR}", named(text)),
+    );
+    None
+}
+
+/// Reads a list of ids under a key; absent, an empty one.
+pub(crate) fn names(section: &Place<'_>, key: &str, report: &mut Report) -> Vec<String> {
+    let items = section
+        .get(key)
+        .map(|place| place.items())
+        .unwrap_or_default();
+    items.iter().filter_map(|item| name(item, report)).collect()
+}
+
+/// Reads a point in time as milliseconds since 1970.
+pub(crate) fn time(section: &Place<'_>, name: &str, report: &mut Report) -> Option<u64> {
+    let place = section.get(name)?;
+    let found = parse_time(place.text()?);
+    if found.is_none() {
+        place.fault(
+            report,
+            "found no point in time, allowed: RFC 3339, such as 2030-01-31T12:00:00Z",
+        );
+    }
+    found
+}
+
+/// Reads a value that may hold references.
+pub(crate) fn template(place: &Place<'_>, report: &mut Report) -> Option<Placed<Template>> {
+    match Template::parse(place.text()?) {
+        Ok(value) => Some(Placed {
+            value,
+            at: place.at(),
+        }),
+        Err(fault) => {
+            place.fault(report, fault.to_string());
+            None
+        }
+    }
+}
+
+/// Reads a sealing secret: one, or the new one and the old one.
+pub(crate) fn seal_keys(
+    section: &Place<'_>,
+    name: &str,
+    report: &mut Report,
+) -> Vec<Placed<Template>> {
+    let Some(place) = section.get(name) else {
+        return Vec::new();
+    };
+    let items = place.items();
+    if place.is_list() && !(1..=2).contains(&items.len()) {
+        place.fault(
+            report,
+            format!("found {} secrets, allowed: [new, old]", items.len()),
+        );
+    }
+    let mut found = Vec::new();
+    for item in items {
+        let Some(key) = template(&item, report) else {
+            continue;
+        };
+        if let Some(length) = key
+            .value
+            .literal_len()
+            .filter(|length| *length < MIN_SEAL_BYTES)
+        {
+            item.fault(
+                report,
+                format!("found {length} bytes, allowed: at least {MIN_SEAL_BYTES}"),
+            );
+        }
+        found.push(key);
+    }
+    found
+}
+
+/// Reads a list of approval prefixes. The spec: "A prefix is an https URL in normal form whose path ends in
+/// /, so it cannot match a sibling path that merely starts the same way."
+pub(crate) fn prefixes(place: &Place<'_>, report: &mut Report) -> Allowlist {
+    let items = place.items();
+    let items: Vec<_> = items
+        .iter()
+        .filter_map(|item| Some((item, item.text()?)))
+        .collect();
+    for (item, text) in &items {
+        let absent = keys::not_yet("gateway.elicitation.allowedUrlPrefixes[]", Some(text));
+        if absent == Some(&Then::Notice) {
+            report.notice(Notice::TlsAbsent {
+                path: item.at().path,
+            });
+        }
+    }
+    let texts: Vec<String> = items.iter().map(|(_, text)| (*text).to_owned()).collect();
+    match Allowlist::parse(&texts) {
+        Ok(list) => {
+            for (item, _) in list
+                .whole_host()
+                .into_iter()
+                .filter_map(|index| items.get(index))
+            {
+                // The spec: "https://host/ allows the whole host, which is rarely what you want."
+                let text = "allows every path of its host, which is rarely what is meant";
+                report.warning(&item.at(), text);
+            }
+            list
+        }
+        Err(faults) => {
+            for (index, fault) in faults {
+                let Some((item, _)) = items.get(index) else {
+                    continue;
+                };
+                let allowed = "https, or http for a loopback host, in normal form ending in /";
+                item.fault(report, format!("{fault}, allowed: {allowed}"));
+            }
+            Allowlist::default()
+        }
+    }
+}

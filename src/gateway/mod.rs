@@ -1,0 +1,15 @@
+//! The gateway: the MCP endpoint that callers reach, in front of every server that the configuration names.
+//!
+//! A request's way: who calls ([`Principal`]) and whom they may ask, by the head alone; which server and tool the
+//! call means; what is forwarded about asking; then the server itself, in this process or behind HTTP.
+
+mod channel;
+mod principal;
+mod roster;
+mod service;
+mod upstream;
+
+pub use channel::ChannelHeader;
+pub use principal::{Callers, Principal};
+pub use roster::{Roster, RosterFault};
+pub use service::Gateway;

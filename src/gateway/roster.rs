@@ -1,0 +1,170 @@
+//! The servers behind the gateway, and which of them a request names.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::principal::Principal;
+use super::upstream::Upstream;
+use crate::bundle::{CommandMount, Confirmer};
+use crate::config::{Config, Kind, Mount, ProcessLookup, Server};
+use crate::http;
+use crate::mcp;
+use crate::secret::Secret;
+
+/// Every server that the configuration names, in the order of their slugs.
+pub struct Roster {
+    entries: Vec<Arc<Entry>>,
+}
+
+/// One server.
+pub(super) struct Entry {
+    pub(super) server: Server,
+    pub(super) upstream: Upstream,
+}
+
+/// The servers of one request.
+#[derive(Clone)]
+pub struct Selected {
+    /// In the order of their slugs, whatever the request's: the list is "the same for the same token".
+    pub(super) entries: Vec<Arc<Entry>>,
+    /// Whether tools are named `slug__tool`.
+    pub(super) prefixed: bool,
+}
+
+/// Why a roster cannot be served. The configuration's fault.
+#[derive(Debug)]
+pub enum RosterFault {
+    /// A bundle in another process whose key is not set.
+    BundleKey(String),
+}
+
+impl fmt::Display for RosterFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BundleKey(bundle) => write!(
+                f,
+                "bundles.{bundle}.key is not set, and the bundle believes nobody else"
+            ),
+        }
+    }
+}
+
+impl Roster {
+    /// The roster of `config`. Local mounts ask through `confirmer`, bundles elsewhere are reached through `client`.
+    ///
+    /// # Errors
+    /// [`RosterFault`]; a key that is missing is no reason not to start, so those servers refuse and it is logged.
+    #[must_use]
+    pub fn new(config: &Config, confirmer: &Confirmer, client: &http::Client) -> Self {
+        let mut entries: Vec<_> = config
+            .servers
+            .iter()
+            .map(|server| {
+                let upstream = upstream(config, server, confirmer, client);
+                Arc::new(Entry {
+                    server: server.clone(),
+                    upstream,
+                })
+            })
+            .collect();
+        entries.sort_by(|a, b| a.server.slug.cmp(&b.server.slug));
+        Self { entries }
+    }
+
+    /// The servers that a query names for `principal`, or all that it may use. `None`: "An unknown, unentitled or empty
+    /// name in the list: 404 for the whole request, always the same body".
+    #[must_use]
+    pub fn select(&self, query: Option<&str>, principal: &Principal) -> Option<Selected> {
+        let usable = || {
+            self.entries
+                .iter()
+                .filter(|entry| principal.may_use(&entry.server))
+        };
+        let mut named = None;
+        for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            if key == "servers" && named.replace(value).is_some() {
+                return None;
+            }
+        }
+        let Some(named) = named else {
+            return Some(Selected {
+                entries: usable().cloned().collect(),
+                prefixed: true,
+            });
+        };
+        let names: Vec<&str> = named.split(',').collect();
+        if !names
+            .iter()
+            .all(|name| usable().any(|entry| entry.server.slug.as_str() == *name))
+        {
+            return None;
+        }
+        let entries: Vec<_> = usable()
+            .filter(|entry| names.contains(&entry.server.slug.as_str()))
+            .cloned()
+            .collect();
+        let prefixed = entries.len() > 1;
+        Some(Selected { entries, prefixed })
+    }
+}
+
+impl Selected {
+    /// The server and tool that a name means here. "split at the first `__`".
+    pub(super) fn resolve<'n>(&self, name: &'n str) -> Option<(&Arc<Entry>, &'n str)> {
+        if !self.prefixed {
+            return self.entries.first().map(|entry| (entry, name));
+        }
+        let (slug, tool) = name.split_once("__")?;
+        let entry = self
+            .entries
+            .iter()
+            .find(|entry| entry.server.slug.as_str() == slug)?;
+        Some((entry, tool))
+    }
+}
+
+fn upstream(
+    config: &Config,
+    server: &Server,
+    confirmer: &Confirmer,
+    client: &http::Client,
+) -> Upstream {
+    let (bundle, path, mount) = match &server.kind {
+        Kind::Command { tools } => {
+            return Upstream::Here(CommandMount::new(server, tools, config, confirmer.clone()));
+        }
+        Kind::SupplementaryImage {
+            bundle,
+            path,
+            mount,
+            ..
+        } => (bundle, path, mount),
+    };
+    let settings = config.bundle(bundle);
+    let Some(base) = settings.and_then(|settings| settings.url.as_ref()) else {
+        return match mount {
+            Mount::Command { tools } => {
+                Upstream::Here(CommandMount::new(server, tools, config, confirmer.clone()))
+            }
+            Mount::Gmail => Upstream::Absent("this build has no gmail mount"),
+            Mount::Onepassword => Upstream::Absent("this build has no onepassword mount"),
+        };
+    };
+    let key = settings
+        .and_then(|settings| settings.key.as_ref())
+        .and_then(|key| key.value.resolve(&ProcessLookup).ok());
+    let Some(key) = key else {
+        log::warn!("{}", RosterFault::BundleKey(bundle.clone()));
+        return Upstream::Absent("the key of its bundle is not set");
+    };
+    let Ok(url) = base.join(path.trim_start_matches('/')) else {
+        return Upstream::Absent("its bundle's url and path do not make a URL");
+    };
+    let bearer = Secret::new(format!("Bearer {}", key.expose()));
+    let headers = vec![("authorization".to_owned(), bearer)];
+    Upstream::Bundle {
+        client: mcp::Client::new(client.clone(), url, headers),
+        timeout: Duration::from_millis(server.timeout_ms),
+    }
+}

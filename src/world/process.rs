@@ -1,0 +1,447 @@
+//! Child processes: each in a group of its own, which ends with the future that runs it.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::process::{Child, Stdio};
+use std::task::Poll;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use smol::Async;
+use smol::io::{AsyncRead, AsyncReadExt};
+
+use super::World;
+use crate::time::Instant;
+
+/// Between SIGTERM and SIGKILL for a child that has run out of time: long enough to put things in order.
+const TERM_TIME: Duration = Duration::from_secs(2);
+
+/// How long output is still read after the child has ended: a process that left the group may hold the pipe for ever.
+const PIPE_GRACE: Duration = Duration::from_millis(200);
+
+/// A program to run, without a shell.
+#[derive(Clone)]
+pub struct Command {
+    /// The program, found on the PATH of `env`, and its arguments.
+    pub argv: Vec<String>,
+    /// The whole environment: nothing is inherited.
+    pub env: Vec<(String, String)>,
+    /// The working directory; `None`: this process's.
+    pub cwd: Option<PathBuf>,
+    /// Bytes kept of each output; the rest is read and thrown away, so that the child is never blocked by it.
+    pub output_bytes: usize,
+}
+
+/// The arguments and the environment can hold secrets: only the program is shown.
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("program", &self.argv.first())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A program that has run.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit code; `None` when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// What it wrote, up to the bound.
+    pub stdout: Vec<u8>,
+    /// What it wrote, up to the bound.
+    pub stderr: Vec<u8>,
+    /// Whether either was cut.
+    pub truncated: bool,
+    /// Whether it was ended for running out of time.
+    pub timed_out: bool,
+}
+
+/// Why a program could not be started. Nothing has run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpawnFault {
+    /// No program of that name, on this PATH.
+    NotFound,
+    /// It may not be run.
+    NotAllowed,
+    /// Every other reason.
+    Other(io::ErrorKind),
+}
+
+impl fmt::Display for SpawnFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("the program was not found"),
+            Self::NotAllowed => f.write_str("the program may not be run"),
+            Self::Other(kind) => write!(f, "the program could not be started: {kind}"),
+        }
+    }
+}
+
+impl std::error::Error for SpawnFault {}
+
+impl From<io::Error> for SpawnFault {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::NotFound,
+            io::ErrorKind::PermissionDenied => Self::NotAllowed,
+            kind => Self::Other(kind),
+        }
+    }
+}
+
+impl World {
+    /// Starts `command` at once and gives the future that sees it to its end, no later than `deadline`.
+    ///
+    /// Dropping the future kills the child's whole process group. A grandchild that has made a session of its own
+    /// (`setsid`) is no longer in that group and survives; there is no portable way to reach it.
+    ///
+    /// # Errors
+    /// [`SpawnFault`]; nothing has run.
+    pub fn start(
+        &self,
+        command: &Command,
+        deadline: Instant,
+    ) -> Result<impl Future<Output = io::Result<Finished>> + Send + use<>, SpawnFault> {
+        let (program, arguments) = command.argv.split_first().ok_or(SpawnFault::NotFound)?;
+        let mut child = std::process::Command::new(program);
+        child
+            .args(arguments)
+            .env_clear()
+            .envs(command.env.iter().map(|(name, value)| (name, value)));
+        child
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        if let Some(cwd) = &command.cwd {
+            child.current_dir(cwd);
+        }
+        let child = child.spawn()?;
+        let mut running = Running {
+            world: self.clone(),
+            child: Some(child),
+        };
+        let limit = command.output_bytes;
+        Ok(async move { running.finish(limit, deadline).await })
+    }
+}
+
+/// A child and its group. Dropping it kills both and has the child reaped.
+struct Running {
+    world: World,
+    /// `None` once it was reaped.
+    child: Option<Child>,
+}
+
+impl Running {
+    async fn finish(&mut self, limit: usize, deadline: Instant) -> io::Result<Finished> {
+        let world = self.world.clone();
+        let Some(child) = &mut self.child else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let exit = exit_of(child)?;
+        let stdout = child.stdout.take().map(Async::new).transpose()?;
+        let stderr = child.stderr.take().map(Async::new).transpose()?;
+        let (mut out, mut err) = (Output::new(limit), Output::new(limit));
+        let (timed_out, whole);
+        {
+            let mut reading = pin!(smol::future::zip(out.read(stdout), err.read(stderr)));
+            let mut read_all = false;
+            // Reads beside the wait for the exit: a child with a full pipe would never end.
+            let mut ended = async |until: Option<Instant>, exit: Option<&Async<OwnedFd>>| {
+                let mut sleep = until.map(|until| world.clock.sleep_until(until));
+                let mut exited = pin!(async {
+                    match exit {
+                        Some(exit) => drop(exit.readable().await),
+                        None => std::future::pending().await,
+                    }
+                });
+                poll_fn(|cx| {
+                    read_all = read_all || reading.as_mut().poll(cx).is_ready();
+                    if exited.as_mut().poll(cx).is_ready() || (exit.is_none() && read_all) {
+                        return Poll::Ready(true);
+                    }
+                    match &mut sleep {
+                        Some(sleep) => pin!(sleep).poll(cx).map(|()| false),
+                        None => Poll::Pending,
+                    }
+                })
+                .await
+            };
+            timed_out = !ended(Some(deadline), Some(&exit)).await;
+            if timed_out {
+                signal(child, Signal::TERM);
+                if !ended(Some(world.clock.after(TERM_TIME)), Some(&exit)).await {
+                    signal(child, Signal::KILL);
+                    ended(None, Some(&exit)).await;
+                }
+            }
+            // What it left behind in its group ends with it. Its pid is still its own: it has not been reaped.
+            signal(child, Signal::KILL);
+            whole = ended(Some(world.clock.after(PIPE_GRACE)), None).await;
+        }
+        let status = child.wait()?;
+        self.child = None;
+        Ok(Finished {
+            exit_code: status.code(),
+            signal: status.signal(),
+            truncated: out.truncated || err.truncated || !whole,
+            stdout: out.bytes,
+            stderr: err.bytes,
+            timed_out,
+        })
+    }
+}
+
+/// Readable once the child has ended, without reaping it.
+fn exit_of(child: &Child) -> io::Result<Async<OwnedFd>> {
+    let pid = pid_of(child).ok_or(io::ErrorKind::NotFound)?;
+    Async::new(pidfd_open(pid, PidfdFlags::NONBLOCK)?)
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(child.id()).ok()?)
+}
+
+/// Signals the group of a child that has not been reaped, so that its number cannot be another's.
+fn signal(child: &Child, signal: Signal) {
+    if let Some(pid) = pid_of(child)
+        && let Err(error) = kill_process_group(pid, signal)
+        && error != rustix::io::Errno::SRCH
+    {
+        log::warn!("a process group could not be signalled: {error}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        signal(&child, Signal::KILL);
+        // Waiting for its end outlives the call, so the world's executor takes it over.
+        let reaper = self.world.spawn(async move {
+            if let Ok(exit) = exit_of(&child) {
+                let _ = exit.readable().await;
+            }
+            let _ = child.wait();
+        });
+        reaper.into_iter().for_each(smol::Task::detach);
+    }
+}
+
+/// One output of a child, up to a bound.
+struct Output {
+    bytes: Vec<u8>,
+    limit: usize,
+    truncated: bool,
+}
+
+impl Output {
+    const fn new(limit: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            limit,
+            truncated: false,
+        }
+    }
+
+    async fn read<P: Read + AsFd>(&mut self, pipe: Option<Async<P>>)
+    where
+        Async<P>: AsyncRead + Unpin,
+    {
+        let Some(mut pipe) = pipe else { return };
+        let mut some = [0; 4096];
+        while let Ok(count) = pipe.read(&mut some).await {
+            if count == 0 {
+                break;
+            }
+            let kept = count.min(self.limit - self.bytes.len());
+            self.bytes.extend_from_slice(&some[..kept]);
+            self.truncated |= kept < count;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Net, Random, Runtime};
+    use super::*;
+    use crate::time::Clock;
+
+    fn runtime() -> Runtime {
+        Runtime::with(Clock::hand_driven(0), Net::real(), Random::seeded(1))
+    }
+
+    fn shell(script: &str) -> Command {
+        Command {
+            argv: ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
+            env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+            cwd: None,
+            output_bytes: 1000,
+        }
+    }
+
+    fn run(command: Command) -> Finished {
+        let runtime = runtime();
+        let world = runtime.world().clone();
+        runtime.block_on(async move {
+            let deadline = world.clock.after(Duration::from_secs(60));
+            world.start(&command, deadline).unwrap().await.unwrap()
+        })
+    }
+
+    #[test]
+    fn outputs_and_exit_code_come_back() {
+        let finished = run(shell("echo out; echo err >&2; exit 3"));
+        assert_eq!(finished.exit_code, Some(3));
+        assert_eq!(
+            (&finished.stdout[..], &finished.stderr[..]),
+            (&b"out\n"[..], &b"err\n"[..])
+        );
+        assert!(!finished.truncated && !finished.timed_out);
+    }
+
+    #[test]
+    fn the_environment_is_only_what_was_given() {
+        let mut command = shell("env");
+        command.env.push(("OWN".to_owned(), "a b\nc".to_owned()));
+        let finished = run(command);
+        let text = String::from_utf8(finished.stdout).unwrap();
+        let names: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, _)| name)
+            .collect();
+        assert!(
+            names
+                .iter()
+                .all(|name| ["PATH", "OWN", "PWD", "_", "SHLVL", "OLDPWD"].contains(name)),
+            "{names:?}"
+        );
+    }
+
+    #[test]
+    fn arguments_arrive_as_they_are() {
+        let mut command = shell("");
+        command.argv = ["printf", "%s|", "a b", "-x", "c\nd", "$(id)", "*"]
+            .map(str::to_owned)
+            .to_vec();
+        assert_eq!(run(command).stdout, b"a b|-x|c\nd|$(id)|*|");
+    }
+
+    #[test]
+    fn a_flood_is_cut_and_does_not_block_the_child() {
+        let finished = run(shell("head -c 3000000 /dev/zero; echo done >&2"));
+        assert_eq!(finished.stdout.len(), 1000);
+        assert!(finished.truncated);
+        assert_eq!(finished.stderr, b"done\n");
+    }
+
+    #[test]
+    fn what_cannot_start_says_why() {
+        let world = runtime().world().clone();
+        let mut command = shell("");
+        command.argv = vec!["/nonexistent/program".to_owned()];
+        assert_eq!(
+            world.start(&command, Instant::from_ms(9)).err(),
+            Some(SpawnFault::NotFound)
+        );
+        command.argv = vec!["/etc/passwd".to_owned()];
+        assert_eq!(
+            world.start(&command, Instant::from_ms(9)).err(),
+            Some(SpawnFault::NotAllowed)
+        );
+        command.argv = Vec::new();
+        assert!(world.start(&command, Instant::from_ms(9)).is_err());
+    }
+
+    fn alive(pid: u32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        // A zombie has ended; its reaper comes when it comes.
+        stat.is_ok_and(|stat| {
+            !stat
+                .rsplit(')')
+                .next()
+                .unwrap_or_default()
+                .starts_with(" Z")
+        })
+    }
+
+    /// A script that ignores SIGTERM, forks twice, and writes the three pids to `file`.
+    fn family(file: &Path) -> Command {
+        let file = file.display();
+        shell(&format!(
+            "trap '' TERM; sleep 600 & a=$!; (trap '' TERM; sleep 600 & echo $! > {file}.c; wait) & \
+             while [ ! -s {file}.c ]; do :; done; echo $$ $a $(cat {file}.c) > {file}.tmp; mv {file}.tmp {file}; wait"
+        ))
+    }
+
+    fn pids(file: &Path) -> Vec<u32> {
+        loop {
+            if let Ok(text) = std::fs::read_to_string(file) {
+                return text
+                    .split_whitespace()
+                    .map(|pid| pid.parse().unwrap())
+                    .collect();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn dropping_the_future_ends_the_whole_group() {
+        let runtime = runtime();
+        let world = runtime.world().clone();
+        let file = std::env::temp_dir().join(format!("countersign-family-{}", std::process::id()));
+        let command = family(&file);
+        let ids = file.clone();
+        let pids = runtime.block_on(async move {
+            let deadline = world.clock.after(Duration::from_secs(60));
+            let running = world.start(&command, deadline).unwrap();
+            let pids = smol::unblock(move || pids(&ids));
+            let pids = smol::future::or(async { Some(pids.await) }, async {
+                running.await.ok().and(None)
+            })
+            .await;
+            pids.expect("the family ended by itself")
+        });
+        assert_eq!(pids.len(), 3);
+        while pids.iter().any(|pid| alive(*pid)) {
+            std::thread::yield_now();
+        }
+        let _ = std::fs::remove_file(file.with_extension("c"));
+        let _ = std::fs::remove_file(file);
+    }
+
+    #[test]
+    fn a_child_out_of_time_is_ended_even_if_it_ignores_sigterm() {
+        let runtime = runtime();
+        let world = runtime.world().clone();
+        let finished = runtime.block_on(async move {
+            let command = shell("trap '' TERM; echo ready; while :; do sleep 600; done");
+            let deadline = world.clock.after(Duration::from_secs(1));
+            let running = world.start(&command, deadline).unwrap();
+            let hand = async {
+                loop {
+                    world.clock.advance(Duration::from_millis(500));
+                    smol::future::yield_now().await;
+                }
+            };
+            smol::future::or(running, hand).await.unwrap()
+        });
+        assert!(finished.timed_out);
+        assert_eq!(finished.exit_code, None);
+        assert_eq!(finished.signal, Some(9));
+    }
+}
