@@ -26,7 +26,9 @@
 
 pub mod approval;
 pub mod bundle;
+pub mod cli;
 pub mod config;
+pub mod desk;
 pub mod gate;
 pub mod gateway;
 pub mod http;

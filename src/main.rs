@@ -1,5 +1,5 @@
 //! The `countersign` binary: everything it does is in the library's `cli` module.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    countersign::cli::run(std::env::args_os().skip(1))
 }

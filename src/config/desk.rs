@@ -169,13 +169,7 @@ fn public_url(place: &Place<'_>, report: &mut Report) -> Option<Url> {
     if !text.ends_with('/') {
         text.push('/');
     }
-    let url = Url::parse(&text).ok().filter(|url| {
-        let clean = url.username().is_empty()
-            && url.password().is_none()
-            && url.query().is_none()
-            && url.fragment().is_none();
-        matches!(url.scheme(), "http" | "https") && clean && url.as_str() == text
-    });
+    let url = values::parse_address(&text).filter(|url| matches!(url.scheme(), "http" | "https"));
     if url.is_none() {
         let allowed = "http or https in normal form, without user, query and fragment";
         place.fault(report, format!("found another address, allowed: {allowed}"));

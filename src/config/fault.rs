@@ -158,14 +158,18 @@ impl Report {
     /// Notes a fault.
     pub(crate) fn fault(&mut self, at: &At, text: impl Into<String>) {
         if self.is_full() {
-            self.beyond += 1;
-            return;
+            return self.count();
         }
         self.faults.push(Fault {
             file: self.file.clone(),
             at: at.clone(),
             text: text.into(),
         });
+    }
+
+    /// Counts a fault beyond those that are noted.
+    pub(crate) fn count(&mut self) {
+        self.beyond += 1;
     }
 
     /// Notes a warning.
@@ -201,10 +205,22 @@ impl Report {
     }
 }
 
-/// An outside name as a message may repeat it: in quotes, control and invisible characters escaped, cut
-/// at [`MAX_SHOWN`] characters.
+/// An outside name as a message may repeat it: in quotes, cut at [`MAX_SHOWN`] characters.
 pub(crate) fn named(name: &str) -> String {
     let cut: String = name.chars().take(MAX_SHOWN).collect();
     let more = if cut.len() < name.len() { "…" } else { "" };
-    format!("\"{}{more}\"", cut.escape_debug())
+    format!("\"{}{more}\"", escaped(&cut).replace('"', "\\\""))
+}
+
+/// A text with control, invisible and other unprintable characters escaped: what was written into a file must
+/// not draw on the terminal of the person who checks it.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\'' | '"' => shown.push(c),
+            _ => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
 }

@@ -113,10 +113,8 @@ fn allowed_hosts(section: &Place<'_>, report: &mut Report) -> Vec<String> {
     for item in items {
         let Some(text) = item.text() else { continue };
         // Read as the authority of a URL, so that an IPv6 address and a port mean what they do there.
-        let parsed = Url::parse(&format!("http://{text}/")).ok().filter(|url| {
-            let authority = !text.contains(['/', '@', '?', '#', '\\', '%', '*']);
-            authority && text.is_ascii() && url.has_host() && !text.contains(char::is_whitespace)
-        });
+        let authority = !text.contains(['/', '@', '?', '#', '*']);
+        let parsed = values::parse_url(&format!("http://{text}/")).filter(|_| authority);
         match parsed {
             Some(_) => hosts.push(text.to_ascii_lowercase()),
             None => {
@@ -136,19 +134,37 @@ fn allowed_origins(section: &Place<'_>, report: &mut Report) -> Vec<String> {
     let mut origins = Vec::new();
     for item in items {
         let Some(text) = item.text() else { continue };
-        let origin = Url::parse(text).ok().map(|url| url.origin());
-        let origin = origin.filter(|origin| matches!(origin, Origin::Tuple(..)));
-        match origin {
-            // Browsers send origins in this form, and they are compared as text.
-            Some(origin) if origin.ascii_serialization() == text => origins.push(text.to_owned()),
-            _ => {
-                let text =
-                    "found no origin in normal form, allowed: SCHEME://HOST or SCHEME://HOST:PORT";
-                item.fault(report, text);
-            }
+        // Browsers send origins in this form, and they are compared as text.
+        if values::parse_url(text)
+            .and_then(|url| origin_of(&url))
+            .as_deref()
+            == Some(text)
+        {
+            origins.push(text.to_owned());
+        } else {
+            let allowed = "SCHEME://HOST or SCHEME://HOST:PORT";
+            item.fault(
+                report,
+                format!("found no origin in normal form, allowed: {allowed}"),
+            );
         }
     }
     origins
+}
+
+/// The origin as a browser sends it. Pages of other schemes than the web's (extensions) have their host too.
+fn origin_of(url: &Url) -> Option<String> {
+    match url.origin() {
+        origin @ Origin::Tuple(..) => Some(origin.ascii_serialization()),
+        Origin::Opaque(_) => {
+            let port = url
+                .port()
+                .map(|port| format!(":{port}"))
+                .unwrap_or_default();
+            let host = url.host_str().filter(|host| !host.is_empty())?;
+            Some(format!("{}://{host}{port}", url.scheme()))
+        }
+    }
 }
 
 fn tokens(section: &Place<'_>, report: &mut Report) -> Vec<Token> {
@@ -300,14 +316,9 @@ impl Bundle {
 /// Reads where a bundle is reached. The key goes there as Bearer: "sent over https or loopback only".
 fn bundle_url(place: &Place<'_>, report: &mut Report) -> Option<Url> {
     let text = place.text()?;
-    let url = Url::parse(text).ok().filter(|url| {
+    let url = values::parse_address(text).filter(|url| {
         let loopback = url.scheme() == "http" && url.host().as_ref().is_some_and(is_loopback);
-        let clean = url.username().is_empty()
-            && url.password().is_none()
-            && url.query().is_none()
-            && url.fragment().is_none();
-        let normal = url.as_str() == text || url.as_str().strip_suffix('/') == Some(text);
-        (loopback || url.scheme() == "https") && clean && normal
+        loopback || url.scheme() == "https"
     });
     if url.is_none() {
         let allowed =

@@ -3,7 +3,7 @@
 //! # Two stages
 //!
 //! [`keys`] lists every key. The first stage (`reader`) holds a file against that list alone: unknown keys, wrong
-//! types, words and numbers out of bounds. The second (`gateway`, `servers`, `desk`, and `rules` between
+//! types, words and numbers out of bounds. The second (`gateway`, `draft`, `desk`, and `rules` between
 //! servers) reads what passed and checks what it means. Both note what they find in one report, and a file with
 //! a fault is refused whole.
 //!
@@ -13,13 +13,16 @@
 //! each call, so a configuration holds no secret but those that were written into it.
 
 mod desk;
+mod draft;
 mod fault;
 mod gateway;
+mod headers;
 pub mod keys;
 mod model;
 mod names;
 mod reader;
 mod rules;
+mod scalar;
 mod servers;
 mod settings;
 mod template;

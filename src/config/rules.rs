@@ -2,7 +2,9 @@
 
 use super::fault::{Report, named};
 use super::names::variable_prefix;
-use super::servers::Draft;
+use std::collections::HashMap;
+
+use super::draft::Draft;
 
 /// Checks each server against those before it.
 pub(super) fn check(drafts: &[Draft<'_>], report: &mut Report) {
@@ -108,7 +110,7 @@ fn mailbox<'d>(draft: &'d Draft<'_>) -> Vec<(&'d str, &'d str)> {
 /// One process holds one value of a variable. The spec: "the config schema refuses two slugs on one bundle
 /// declaring one bare name with different values, own path or not".
 fn check_env(drafts: &[Draft<'_>], report: &mut Report) {
-    let mut seen = std::collections::HashMap::new();
+    let mut seen = HashMap::new();
     for draft in drafts
         .iter()
         .filter(|draft| draft.kind == "supplementary-image")

@@ -3,17 +3,15 @@
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use url::Url;
+
 use super::fault::{At, Notice, Placed, Report, named};
 use super::keys::{self, Then};
 use super::names::{NAME_GRAMMAR, is_name, parse_time};
 use super::reader::Place;
 use super::template::Template;
 use crate::approval::url::Allowlist;
-use crate::secret;
-
-/// Shortest secret that seals anything. HMAC-SHA256 is as strong as a key of its output's length
-/// (RFC 2104, section 3).
-pub(crate) const MIN_SEAL_BYTES: usize = 32;
+use crate::secret::{self, MIN_SECRET_BYTES};
 
 /// Where a part listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,11 +158,11 @@ pub(crate) fn seal_keys(
         if let Some(length) = key
             .value
             .literal_len()
-            .filter(|length| *length < MIN_SEAL_BYTES)
+            .filter(|length| *length < MIN_SECRET_BYTES)
         {
             item.fault(
                 report,
-                format!("found {length} bytes, allowed: at least {MIN_SEAL_BYTES}"),
+                format!("found {length} bytes, allowed: at least {MIN_SECRET_BYTES}"),
             );
         }
         found.push(key);
@@ -212,5 +210,27 @@ pub(crate) fn prefixes(place: &Place<'_>, report: &mut Report) -> Allowlist {
             }
             Allowlist::default()
         }
+    }
+}
+
+/// Reads an address of ours: in normal form but for a final `/`, without user, query and fragment.
+pub(crate) fn parse_address(text: &str) -> Option<Url> {
+    let url = parse_url(text)?;
+    let clean = url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    let normal = url.as_str() == text || url.as_str().strip_suffix('/') == Some(text);
+    (clean && normal && url.has_host()).then_some(url)
+}
+
+/// Parses a URL. What the parser would repair, decode or translate is refused before it sees it (and the IDNA
+/// adapter of our lock file asserts, in debug builds, that what is translated has no upper case).
+pub(crate) fn parse_url(text: &str) -> Option<Url> {
+    let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\');
+    if text.bytes().all(plain) {
+        Url::parse(text).ok()
+    } else {
+        None
     }
 }

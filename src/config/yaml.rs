@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle};
 
-use super::fault::{At, Report, named};
+use super::fault::{At, Report, escaped, named};
 
 /// Longest file that is read: a hundred times a large configuration.
 pub(crate) const MAX_BYTES: usize = 1024 * 1024;
@@ -100,9 +100,17 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Node> {
         let (event, span) = match event {
             Ok(event) => event,
             Err(fault) => {
-                // The parser's texts are fixed sentences about grammar and repeat one character at most.
-                let text = format!("not YAML: {}", fault.info().escape_debug());
-                builder.fault(fault.marker(), text);
+                // The parser's texts are fixed sentences about grammar and repeat one character at most. At the
+                // end of the text it counts lines that are not there.
+                let (line, column) = place(fault.marker()).min(end(text));
+                let at = At {
+                    line,
+                    column,
+                    path: builder.path(),
+                };
+                builder
+                    .report
+                    .fault(&at, format!("not YAML: {}", escaped(fault.info())));
                 return None;
             }
         };
@@ -328,6 +336,18 @@ pub(crate) fn join(path: &mut String, name: &str) {
 /// Whether the node is an empty plain scalar.
 fn is_nothing(node: &Node) -> bool {
     matches!(&node.kind, Kind::Scalar { text, quoted: false } if text.is_empty())
+}
+
+/// The place behind the last character, the line end at its end not counted.
+fn end(text: &str) -> (usize, usize) {
+    let line = text.lines().count().max(1);
+    (
+        line,
+        text.lines()
+            .next_back()
+            .map_or(0, |last| last.chars().count())
+            + 1,
+    )
 }
 
 /// Line and column, both from 1.

@@ -73,11 +73,13 @@ impl Callers {
         }
         let digest = sha256(token.as_bytes());
         // Every token is compared, whichever matches: the time says nothing about which ids exist.
-        let found = self
-            .tokens
-            .iter()
-            .filter(|token| same(&token.sha256, &digest))
-            .last();
+        let found = self.tokens.iter().fold(None, |found, token| {
+            if same(&token.sha256, &digest) {
+                Some(token)
+            } else {
+                found
+            }
+        });
         let principal = found.map(|token| Principal {
             id: token.id.clone(),
             reach: token.reach.clone(),

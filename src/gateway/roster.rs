@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::principal::Principal;
 use super::upstream::Upstream;
 use crate::bundle::{CommandMount, Confirmer};
-use crate::config::{Config, Kind, Mount, ProcessLookup, Server};
+use crate::config::{CommandTool, Config, Kind, Mount, ProcessLookup, Server};
 use crate::http;
 use crate::mcp;
 use crate::secret::Secret;
@@ -124,6 +124,20 @@ impl Selected {
     }
 }
 
+fn here(
+    server: &Server,
+    tools: &[CommandTool],
+    config: &Config,
+    confirmer: &Confirmer,
+) -> Upstream {
+    Upstream::Here(Box::new(CommandMount::new(
+        server,
+        tools,
+        config,
+        confirmer.clone(),
+    )))
+}
+
 fn upstream(
     config: &Config,
     server: &Server,
@@ -132,7 +146,7 @@ fn upstream(
 ) -> Upstream {
     let (bundle, path, mount) = match &server.kind {
         Kind::Command { tools } => {
-            return Upstream::Here(CommandMount::new(server, tools, config, confirmer.clone()));
+            return here(server, tools, config, confirmer);
         }
         Kind::SupplementaryImage {
             bundle,
@@ -144,9 +158,7 @@ fn upstream(
     let settings = config.bundle(bundle);
     let Some(base) = settings.and_then(|settings| settings.url.as_ref()) else {
         return match mount {
-            Mount::Command { tools } => {
-                Upstream::Here(CommandMount::new(server, tools, config, confirmer.clone()))
-            }
+            Mount::Command { tools } => here(server, tools, config, confirmer),
             Mount::Gmail => Upstream::Absent("this build has no gmail mount"),
             Mount::Onepassword => Upstream::Absent("this build has no onepassword mount"),
         };

@@ -18,7 +18,7 @@ const LIST_TIME: Duration = Duration::from_secs(5);
 /// Where a server's tools are.
 pub(super) enum Upstream {
     /// In this process.
-    Here(CommandMount),
+    Here(Box<CommandMount>),
     /// In a bundle of ours, in another process.
     Bundle { client: Client, timeout: Duration },
     /// Nowhere in this build, or not with this configuration.

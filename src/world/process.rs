@@ -389,7 +389,9 @@ mod tests {
 
     fn pids(file: &Path) -> Vec<u32> {
         loop {
-            if let Ok(text) = std::fs::read_to_string(file) {
+            if let Ok(text) = std::fs::read_to_string(file)
+                && text.ends_with('\n')
+            {
                 return text
                     .split_whitespace()
                     .map(|pid| pid.parse().unwrap())
@@ -428,11 +430,17 @@ mod tests {
     fn a_child_out_of_time_is_ended_even_if_it_ignores_sigterm() {
         let runtime = runtime();
         let world = runtime.world().clone();
+        let file = std::env::temp_dir().join(format!("countersign-deaf-{}", std::process::id()));
+        let command = shell(&format!(
+            "trap '' TERM; echo 1 > {}; while :; do sleep 600; done",
+            file.display()
+        ));
+        let ready = file.clone();
         let finished = runtime.block_on(async move {
-            let command = shell("trap '' TERM; echo ready; while :; do sleep 600; done");
             let deadline = world.clock.after(Duration::from_secs(1));
             let running = world.start(&command, deadline).unwrap();
             let hand = async {
+                smol::unblock(move || pids(&ready)).await;
                 loop {
                     world.clock.advance(Duration::from_millis(500));
                     smol::future::yield_now().await;
@@ -440,6 +448,7 @@ mod tests {
             };
             smol::future::or(running, hand).await.unwrap()
         });
+        let _ = std::fs::remove_file(file);
         assert!(finished.timed_out);
         assert_eq!(finished.exit_code, None);
         assert_eq!(finished.signal, Some(9));

@@ -1,0 +1,207 @@
+//! `tools` and `call`: an MCP client for the terminal.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lexopt::prelude::{Long, Short, Value, ValueExt};
+use serde_json::value::RawValue;
+use url::Url;
+
+use super::{Failure, credentials, help, output, waiting::Waiting};
+use crate::http;
+use crate::json::{self, Members, string};
+use crate::mcp::{Client, ToolResult, Version};
+use crate::secret::Secret;
+use crate::world::{Runtime, World};
+
+/// How long a call may take when nothing else is said: longer than any window that people use.
+const CALL_TIME: Duration = Duration::from_secs(600);
+
+/// How long a server may take to open and to list.
+const LIST_TIME: Duration = Duration::from_secs(30);
+
+/// What both commands take.
+#[derive(Default)]
+struct Options {
+    positionals: Vec<String>,
+    servers: Option<String>,
+    protocol: Option<Version>,
+    timeout: Option<Duration>,
+    json: bool,
+    token_file: Option<PathBuf>,
+    channel_file: Option<PathBuf>,
+    help: bool,
+}
+
+fn options(mut parser: lexopt::Parser) -> Result<Options, Failure> {
+    let mut options = Options::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Value(value) => options.positionals.push(value.string()?),
+            Long("servers") => options.servers = Some(parser.value()?.string()?),
+            Long("protocol") => {
+                let name = parser.value()?.string()?;
+                let version = Version::parse(&name).ok_or_else(|| {
+                    let known = Version::ALL.map(Version::name).join(", ");
+                    Failure::Usage(format!("--protocol {name:?} is not known; known: {known}"))
+                })?;
+                options.protocol = Some(version);
+            }
+            Long("timeout") => {
+                options.timeout = Some(Duration::from_secs(parser.value()?.parse()?));
+            }
+            Long("json") => options.json = true,
+            Long("token-file") => options.token_file = Some(parser.value()?.into()),
+            Long("channel-file") => options.channel_file = Some(parser.value()?.into()),
+            Long("help") | Short('h') => options.help = true,
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    Ok(options)
+}
+
+/// `countersign tools URL`
+pub(super) fn tools(parser: lexopt::Parser) -> Result<(), Failure> {
+    let options = options(parser)?;
+    if options.help {
+        output::result(help::TOOLS);
+        return Ok(());
+    }
+    let [url] = &options.positionals[..] else {
+        return Err(Failure::Usage(format!(
+            "one URL is needed\n\n{}",
+            help::TOOLS
+        )));
+    };
+    let runtime = Runtime::real();
+    let world = runtime.world().clone();
+    let client = client(&world, url, &options)?;
+    let (json, protocol) = (options.json, options.protocol);
+    let tools = runtime.block_on(async move {
+        let deadline = world.clock.after(LIST_TIME);
+        let session = client.open(protocol, deadline).await?;
+        client.tools(&session, deadline).await
+    });
+    let tools = tools.map_err(|fault| Failure::Failed(fault.to_string()))?;
+    if json {
+        let tools: Vec<&str> = tools.iter().map(|tool| tool.get()).collect();
+        output::result(&format!("[{}]", tools.join(",")));
+        return Ok(());
+    }
+    for tool in &tools {
+        let Ok(tool) = Members::parse(tool.get()) else {
+            continue;
+        };
+        let text = |name: &str| {
+            tool.get(name)
+                .and_then(string)
+                .unwrap_or_default()
+                .into_owned()
+        };
+        let about = crate::text::shown(text("description").lines().next().unwrap_or_default());
+        output::result(&format!("{:32} {about}", crate::text::shown(&text("name"))));
+    }
+    Ok(())
+}
+
+/// `countersign call URL TOOL [JSON]`
+pub(super) fn call(parser: lexopt::Parser) -> Result<(), Failure> {
+    let options = options(parser)?;
+    if options.help {
+        output::result(help::CALL);
+        return Ok(());
+    }
+    let (url, tool, arguments) = match &options.positionals[..] {
+        [url, tool] => (url, tool.clone(), "{}"),
+        [url, tool, json] => (url, tool.clone(), json.as_str()),
+        _ => {
+            return Err(Failure::Usage(format!(
+                "a URL and a tool are needed\n\n{}",
+                help::CALL
+            )));
+        }
+    };
+    let arguments = arguments_of(arguments)?;
+    let runtime = Runtime::real();
+    let world = runtime.world().clone();
+    let client = client(&world, url, &options)?;
+    let timeout = options.timeout.unwrap_or(CALL_TIME);
+    let protocol = options.protocol;
+    let called = runtime.block_on(async move {
+        let deadline = world.clock.after(timeout);
+        let session = client
+            .open(protocol, world.clock.after(LIST_TIME).min(deadline))
+            .await?;
+        let waiting = Waiting::new(world.clock.clone(), None);
+        let mut heard = |progress| waiting.heard(&progress);
+        let calling = client.call(
+            &session,
+            &tool,
+            &arguments,
+            Vec::new(),
+            deadline,
+            &mut heard,
+        );
+        waiting
+            .show(calling)
+            .await
+            .map(|result| (result, session.version))
+    });
+    let (result, version) = called.map_err(|fault| {
+        let unknown = if fault.may_have_acted() {
+            "; whether the call ran is unknown"
+        } else {
+            ""
+        };
+        Failure::Failed(format!("{fault}{unknown}"))
+    })?;
+    if options.json {
+        output::result(&result.to_json(version));
+    } else {
+        print(&result);
+    }
+    if result.is_error() {
+        Err(Failure::Told)
+    } else {
+        Ok(())
+    }
+}
+
+fn print(result: &ToolResult) {
+    let text = result.texts();
+    // A terminal obeys control characters; what a server sent does not get to use them.
+    for line in text.lines() {
+        output::result(&crate::text::shown(line));
+    }
+}
+
+fn arguments_of(text: &str) -> Result<Box<RawValue>, Failure> {
+    let fault =
+        |what: String| Failure::Usage(format!("the arguments are not one JSON object: {what}"));
+    let scanned = json::scan(text.as_bytes()).map_err(|error| fault(error.to_string()))?;
+    if !scanned.trim_start().starts_with('{') {
+        return Err(fault("found another kind of value".to_owned()));
+    }
+    RawValue::from_string(scanned.trim().to_owned()).map_err(|_| fault("unreadable".to_owned()))
+}
+
+fn client(world: &World, url: &str, options: &Options) -> Result<Client, Failure> {
+    let mut url = Url::parse(url).map_err(|_| Failure::Usage(format!("{url:?} is not a URL")))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Failure::Usage(
+            "a URL with credentials in it is not taken; use --token-file".to_owned(),
+        ));
+    }
+    if let Some(servers) = &options.servers {
+        url.query_pairs_mut().append_pair("servers", servers);
+    }
+    let mut headers = Vec::new();
+    if let Some(token) = credentials::TOKEN.read(options.token_file.as_deref())? {
+        let bearer = Secret::new(format!("Bearer {}", token.expose()));
+        headers.push(("authorization".to_owned(), bearer));
+    }
+    if let Some(channel) = credentials::CHANNEL.read(options.channel_file.as_deref())? {
+        headers.push(("x-elicitation-url".to_owned(), channel));
+    }
+    Ok(Client::new(http::Client::new(world.clone()), url, headers))
+}

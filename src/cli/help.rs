@@ -1,0 +1,88 @@
+//! What `--help` says.
+
+pub(super) const ALL: &str = "\
+countersign makes a person sign off before an MCP tool acts.
+
+usage: countersign COMMAND [OPTION…]
+
+  demo                         everything on loopback, no configuration needed
+  serve    --config FILE       every part that FILE configures, in one process
+  gateway  --config FILE       only the gateway
+  bundle   --config FILE --bundle NAME
+                               only that bundle's mounts
+  desk     --config FILE       only the desk, where people answer
+  check    --config FILE       validate, without the network; a table of every tool
+  tools    URL                 list a server's tools
+  call     URL TOOL [JSON]     call a tool
+  pending  --desk URL          the questions that wait for you
+  accept   [ID] --desk URL     answer yes from a terminal
+  decline  [ID] --desk URL     answer no
+  session new --config FILE NAME
+                               mint a desk session URL for a caller
+  token new [--id NAME]        mint a caller token, and its sha256 for the configuration
+
+countersign COMMAND --help says more. Exit codes: 0 done; 1 refused, declined, expired or failed;
+2 wrong usage or configuration.";
+
+pub(super) const DEMO: &str = "\
+usage: countersign demo [--answer accept|decline] [--port N]
+
+Makes a scratch folder with a few files, serves list_files and delete_file (which asks a person) through a
+gateway, a bundle and a desk on loopback, and calls delete_file. Answer on the page whose address is printed,
+or from a second terminal.
+
+  --answer accept|decline   answer by the desk's own API, print `deleted NAME` or `declined; NAME kept`, exit
+  --port N                  the gateway's port; default: a free one
+
+On a terminal it goes on serving after the outcome, for your own MCP client, until Ctrl-C.";
+
+pub(super) const SERVE: &str = "\
+usage: countersign serve|gateway|desk --config FILE
+       countersign bundle --config FILE --bundle NAME
+
+Serves until SIGTERM or Ctrl-C. `serve` runs the gateway with its bundles inside, and the desk if FILE has one.
+A bundle with a `url` in FILE runs in a process of its own, by `bundle`.";
+
+pub(super) const CHECK: &str = "\
+usage: countersign check --config FILE [--strict]
+
+Validates FILE without touching the network, and prints every tool: asked or not, of whom, by what.
+
+  --strict   unset secrets and warnings fail too";
+
+pub(super) const TOOLS: &str = "\
+usage: countersign tools URL [--servers a,b] [--protocol VERSION] [--json]
+
+Lists the tools of the MCP server at URL. The token is read from COUNTERSIGN_TOKEN or --token-file FILE
+(`-`: standard input).";
+
+pub(super) const CALL: &str = "\
+usage: countersign call URL TOOL [JSON] [OPTION…]
+
+Calls TOOL with the arguments JSON (default {}). A call that waits for a person says so. Ctrl-C drops it.
+
+  --servers a,b         name servers behind a gateway
+  --protocol VERSION    2025-03-26, 2025-06-18, 2025-11-25 or 2026-07-28; default: the newest that both speak
+  --timeout SECONDS     give up after that long; default 600
+  --json                print the whole result
+  --token-file FILE     else COUNTERSIGN_TOKEN; `-`: standard input
+  --channel-file FILE   the approval URL to ask, else COUNTERSIGN_CHANNEL; `-`: standard input";
+
+pub(super) const ANSWER: &str = "\
+usage: countersign pending --desk URL [--json]
+       countersign accept|decline [ID] --desk URL
+
+Without ID the one pending question is answered; with several, ID is needed. Your key is read from
+COUNTERSIGN_KEY or --key-file FILE (`-`: standard input).";
+
+pub(super) const SESSION: &str = "\
+usage: countersign session new --config FILE NAME
+
+Prints the desk's session URL for a caller, to be sent as X-Elicitation-Url. It is a credential: who has it can
+raise questions on that session, and cannot answer them.";
+
+pub(super) const TOKEN: &str = "\
+usage: countersign token new [--id NAME]
+
+Prints a new token once, and the lines for gateway.tokens in the configuration. The same works for the keys of
+desk.people.";

@@ -1,0 +1,236 @@
+//! The parts that a configuration describes, put together and set listening.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use smol::Task;
+use url::Url;
+
+use super::Failure;
+use crate::approval::{AskTiming, Asker};
+use crate::bundle::{Bundle, Confirmer};
+use crate::config::{Askers, Config, Listen, Placed, ProcessLookup, Template};
+use crate::desk::{Desk, DeskSettings, Person};
+use crate::gate::Gate;
+use crate::gateway::{Gateway, Roster};
+use crate::http::{self, Budget, Guard, Handler, Limits};
+use crate::mcp::{Server, ServerSettings, Service};
+use crate::secret::{MIN_SECRET_BYTES, Secret, base64url};
+use crate::world::{Listener, World};
+
+/// Descriptors that are not connections: listeners, the log, the poller, children's pipes.
+const OTHER_DESCRIPTORS: u64 = 128;
+
+/// The gateway with its bundles inside.
+pub(super) fn gateway(world: &World, config: &Config) -> Server<Gateway> {
+    let client = http::Client::new(world.clone());
+    let confirmer = confirmer(world, config, client.clone());
+    let roster = Roster::new(config, &confirmer, &client);
+    let gateway = Gateway::new(world.clone(), config, roster);
+    let hosts = config.gateway.allowed_hosts.clone();
+    let guard = Guard {
+        hosts,
+        origins: config.gateway.allowed_origins.clone(),
+    };
+    let instructions = "Some tools here ask a person before they act. Such a call waits until the person has \
+        answered; a refusal says why, and nothing has then happened.";
+    server(world, config, gateway, guard, instructions)
+}
+
+/// The bundle `name`, for a process of its own.
+pub(super) fn bundle(
+    world: &World,
+    config: &Config,
+    name: &str,
+) -> Result<Server<Bundle>, Failure> {
+    let client = http::Client::new(world.clone());
+    let confirmer = confirmer(world, config, client);
+    let bundle = Bundle::new(config, name, &confirmer)
+        .map_err(|fault| Failure::Usage(format!("{}: {fault}", config.file)))?;
+    // Only the gateway calls it, by the name that its own configuration says.
+    let url = config.bundle(name).and_then(|bundle| bundle.url.as_ref());
+    let hosts = url
+        .and_then(Url::host_str)
+        .map(str::to_ascii_lowercase)
+        .into_iter()
+        .collect();
+    let guard = Guard {
+        hosts,
+        origins: Vec::new(),
+    };
+    Ok(server(
+        world,
+        config,
+        bundle,
+        guard,
+        "A bundle of countersign, for its gateway only.",
+    ))
+}
+
+fn server<S: Service>(
+    world: &World,
+    config: &Config,
+    service: S,
+    guard: Guard,
+    instructions: &str,
+) -> Server<S> {
+    let settings = ServerSettings {
+        guard,
+        body_bytes: config.limits.body_bytes,
+        instructions: instructions.to_owned(),
+    };
+    Server::new(world.clone(), Arc::new(service), settings)
+}
+
+fn confirmer(world: &World, config: &Config, client: http::Client) -> Confirmer {
+    let timing = AskTiming {
+        poll: Duration::from_millis(config.timing.poll_ms),
+    };
+    let gate = Gate::new(world.clone(), Asker::new(world.clone(), client, timing));
+    Confirmer::new(
+        world.clone(),
+        gate,
+        Duration::from_millis(config.timing.keepalive_ms),
+    )
+}
+
+/// The desk, if the configuration has one. `address` is where it listens, for the public URL where none is configured.
+/// A secret that is not set is replaced by a random one with a warning: then no session URL minted earlier is believed.
+pub(super) fn desk(
+    world: &World,
+    config: &Config,
+    address: Option<SocketAddr>,
+) -> Result<Option<Arc<Desk>>, Failure> {
+    let Some(desk) = &config.desk else {
+        return Ok(None);
+    };
+    let mut secrets = seeded(&desk.secret);
+    if secrets.is_empty() {
+        log::warn!("desk.secret is not set: session URLs minted before this start are refused");
+        let mut bytes = [0; MIN_SECRET_BYTES];
+        world.random.fill(&mut bytes);
+        secrets.push(Secret::new(base64url(&bytes)));
+    }
+    let people = desk.people.iter().map(|person| Person {
+        id: person.id.clone(),
+        key_sha256: person.sha256,
+        answers_for: person.answers_for.iter().map(pattern).collect(),
+    });
+    let settings = DeskSettings {
+        public_url: match &desk.public_url {
+            Some(url) => url.clone(),
+            None => {
+                local_url(address.or_else(|| desk.listen.first().map(|listen| listen.address)))?
+            }
+        },
+        secrets,
+        people: people.collect(),
+        asker_keys: desk.asker_keys.clone(),
+        allowed_hosts: Vec::new(),
+    };
+    Desk::new(world.clone(), settings)
+        .map(Some)
+        .map_err(|fault| Failure::Usage(format!("{}: {fault}", config.file)))
+}
+
+/// A pattern of session names, as the desk takes it.
+fn pattern(askers: &Askers) -> String {
+    match askers {
+        Askers::Named(name) => name.clone(),
+        Askers::Starting(start) => format!("{start}*"),
+    }
+}
+
+/// Whether every secret of the desk is set: `session new` would otherwise mint what `serve` does not believe.
+pub(super) fn desk_is_seeded(config: &Config) -> bool {
+    config.desk.as_ref().is_some_and(|desk| {
+        !desk.secret.is_empty() && seeded(&desk.secret).len() == desk.secret.len()
+    })
+}
+
+fn seeded(secrets: &[Placed<Template>]) -> Vec<Secret> {
+    secrets
+        .iter()
+        .filter_map(|secret| secret.value.resolve(&ProcessLookup).ok())
+        .collect()
+}
+
+fn local_url(address: Option<SocketAddr>) -> Result<Url, Failure> {
+    let port = address.map_or(8601, |address| address.port());
+    Url::parse(&format!("http://localhost:{port}"))
+        .map_err(|_| Failure::Usage("desk.publicUrl is needed".to_owned()))
+}
+
+/// What each server of this process allows, by the configuration and by the descriptors there are.
+pub(super) fn limits(config: &Config) -> Arc<Limits> {
+    let configured = &config.limits;
+    let timing = &config.timing;
+    Arc::new(Limits {
+        head: http::head::HeadLimits {
+            bytes: configured.head_bytes,
+            headers: configured.headers,
+        },
+        connections: connections(configured.connections),
+        head_time: Duration::from_millis(timing.head_ms),
+        body_time: Duration::from_millis(timing.body_ms),
+        idle_time: Duration::from_millis(timing.idle_ms),
+        buffered: Budget::new(configured.buffered_bytes),
+    })
+}
+
+/// Raises the soft limit on descriptors as far as the connections need, two each, and clamps their number to what there
+/// is.
+fn connections(wanted: usize) -> usize {
+    let need = wanted as u64 * 2 + OTHER_DESCRIPTORS;
+    let limit = getrlimit(Resource::Nofile);
+    let allowed = limit.maximum.unwrap_or(u64::MAX).min(need);
+    let mut current = limit.current.unwrap_or(u64::MAX);
+    if current < allowed {
+        let raised = Rlimit {
+            current: Some(allowed),
+            maximum: limit.maximum,
+        };
+        if setrlimit(Resource::Nofile, raised).is_ok() {
+            current = allowed;
+        }
+    }
+    let possible = usize::try_from(current.saturating_sub(OTHER_DESCRIPTORS) / 2).unwrap_or(wanted);
+    if possible < wanted {
+        log::warn!("{current} descriptors allow {possible} connections instead of {wanted}");
+    }
+    wanted.min(possible)
+}
+
+/// Opens the listeners, all of them or none.
+pub(super) fn listen(world: &World, what: &str, on: &[Listen]) -> Result<Vec<Listener>, Failure> {
+    on.iter()
+        .map(|listen| {
+            world.net.listen(listen.address).map_err(|error| {
+                Failure::Failed(format!(
+                    "{what}: cannot listen on {}: {error}",
+                    listen.address
+                ))
+            })
+        })
+        .collect()
+}
+
+/// Serves `handler` on `listeners`. Dropping the tasks ends every connection.
+pub(super) fn spawn<H: Handler>(
+    world: &World,
+    listeners: Vec<Listener>,
+    handler: &Arc<H>,
+    limits: &Arc<Limits>,
+) -> Vec<Task<()>> {
+    let serve = |listener| {
+        world.spawn(http::serve(
+            world.clone(),
+            listener,
+            handler.clone(),
+            limits.clone(),
+        ))
+    };
+    listeners.into_iter().filter_map(serve).collect()
+}
