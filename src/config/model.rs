@@ -171,7 +171,7 @@ fn read_drafts<'t>(root: &Place<'t>, report: &mut Report) -> Vec<Draft<'t>> {
         return Vec::new();
     };
     let items = place.items();
-    if false {
+    if items.len() > MAX_SERVERS {
         place.fault(
             report,
             format!(

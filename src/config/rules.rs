@@ -48,7 +48,7 @@ fn check_mounts(draft: &Draft<'_>, other: &Draft<'_>, report: &mut Report) {
     }
     let both = !draft.mount.is_empty() && !other.mount.is_empty();
     let differ = both && draft.mount != other.mount;
-    if differ || draft.mount == "command" || other.mount == "command" {
+    if differ || draft.mount == "command" {
         let text = format!(
             "found the bundle and path of {}, allowed: its own",
             named(other.slug)

@@ -338,16 +338,21 @@ fn is_nothing(node: &Node) -> bool {
     matches!(&node.kind, Kind::Scalar { text, quoted: false } if text.is_empty())
 }
 
-/// The place behind the last character, the line end at its end not counted.
+/// The place behind the last character, a line end at the very end not counted. Lines end as YAML has it
+/// (YAML 1.2, section 5.4): with CR LF, LF or CR.
 fn end(text: &str) -> (usize, usize) {
-    let line = text.lines().count().max(1);
-    (
-        line,
-        text.lines()
-            .next_back()
-            .map_or(0, |last| last.chars().count())
-            + 1,
-    )
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    let (mut line, mut column, mut before) = (1, 1, ' ');
+    for c in text.chars() {
+        match c {
+            '\n' if before == '\r' => {}
+            '\n' | '\r' => (line, column) = (line + 1, 1),
+            _ => column += 1,
+        }
+        before = c;
+    }
+    (line, column)
 }
 
 /// Line and column, both from 1.

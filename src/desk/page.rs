@@ -23,7 +23,8 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'
 const INDEX: &str = include_str!("page/index.html");
 
 /// Placeholders: `id`, `asked`, `expires`, `tool`, `session`, `unverified_hidden`, `message`, `window`, `left`,
-/// `left_words`, `csrf`, `title`, `description_hidden`, `description`.
+/// `left_words`, `csrf`, `title`, `description_hidden`, `description`. Its first button is the one that Enter in the tick box
+/// presses; the method `dialog` outside a dialog does nothing, so that Enter there is no answer.
 const QUESTION: &str = include_str!("page/question.html");
 
 /// Placeholders: `action`, `outcome`, `tool`, `session`, `how`.
@@ -616,7 +617,7 @@ mod tests {
             form.split_once("<button")
                 .unwrap()
                 .1
-                .starts_with(" type=\"submit\" class=\"no-default\" disabled hidden>")
+                .starts_with(" type=\"submit\" formmethod=\"dialog\"")
         );
     }
 

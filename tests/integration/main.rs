@@ -1,1 +1,8 @@
 //! Behaviour over real sockets, and the whole chain on a clock driven by hand.
+// One crate of tests: what is `pub` is shared between its files, and a test may stop at once.
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
+
+mod chain;
+mod desk;
+mod lab;
+mod logs;

@@ -6,6 +6,7 @@ use super::*;
 #[rustfmt::skip]
 const TABLE: &[(&str, &[&str])] = &[
     // YAML itself.
+    ("log: {level: info\r\n\r\n", &["c.yaml:2:1: log: not YAML: while parsing a flow mapping, did not find expected ',' or '}'"]),
     ("gateway: [", &["c.yaml:1:11: gateway[0]: not YAML: while parsing a node, did not find expected node content"]),
     ("log: {}\nlog: {}\n", &["c.yaml:2:1: found the key \"log\" a second time, allowed: once"]),
     ("log: {level: info, level: warn}\n", &["c.yaml:1:20: log: found the key \"level\" a second time, allowed: once"]),
@@ -30,6 +31,9 @@ const TABLE: &[(&str, &[&str])] = &[
     ("log: {level: [info]}\n", &["c.yaml:1:14: log.level: found a list, allowed: error, warn, info, debug, trace"]),
     ("timing: {pollMs: 5s}\n", &["c.yaml:1:18: timing.pollMs: found a string, allowed: a whole number from 100 to 60000"]),
     ("timing: {pollMs: 99}\n", &["c.yaml:1:18: timing.pollMs: found 99, allowed: a whole number from 100 to 60000"]),
+    ("timing: {pollMs: 60001}\n", &["c.yaml:1:18: timing.pollMs: found 60001, allowed: a whole number from 100 to 60000"]),
+    ("timing: {pollMs: 0500}\n", &["c.yaml:1:18: timing.pollMs: found a number, allowed: a whole number from 100 to 60000"]),
+    ("timing: {pollMs: 100, keepaliveMs: 86400000}\n", &[]),
     ("timing: {pollMs: \"500\"}\n", &["c.yaml:1:18: timing.pollMs: found a string, allowed: a whole number from 100 to 60000"]),
     ("timing: {pollMs: 5e3}\n", &["c.yaml:1:18: timing.pollMs: found a number, allowed: a whole number from 100 to 60000"]),
     ("timing: {pollMs: 99999999999999999999}\n", &["c.yaml:1:18: timing.pollMs: found a number, allowed: a whole number from 100 to 60000"]),
