@@ -176,7 +176,7 @@ fn upstream(
     let bearer = Secret::new(format!("Bearer {}", key.expose()));
     let headers = vec![("authorization".to_owned(), bearer)];
     Upstream::Bundle {
-        client: mcp::Client::new(client.clone(), url, headers),
+        client: Box::new(mcp::Client::new(client.clone(), url, headers)),
         timeout: Duration::from_millis(server.timeout_ms),
     }
 }

@@ -20,7 +20,10 @@ pub(super) enum Upstream {
     /// In this process.
     Here(Box<CommandMount>),
     /// In a bundle of ours, in another process.
-    Bundle { client: Client, timeout: Duration },
+    Bundle {
+        client: Box<Client>,
+        timeout: Duration,
+    },
     /// Nowhere in this build, or not with this configuration.
     Absent(&'static str),
 }

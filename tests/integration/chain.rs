@@ -76,7 +76,9 @@ impl Chain {
     }
 }
 
-fn both(test: fn(World, bool) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>>) {
+type Test = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn both(test: fn(World, bool) -> Test) {
     for two_processes in [false, true] {
         lab::run(|world| test(world, two_processes));
     }
@@ -195,6 +197,7 @@ fn the_reply_to_the_question_is_no_answer() {
         let caller = chain.call(&world, "1-token-4bd9").await;
         let (seen, reply) = chain.endpoint.next().await;
         assert!(seen.is_post());
+        assert!(seen.body.contains("[s] act asks to run."), "{}", seen.body);
         let _ = reply.try_send(Reply::accept());
         let (seen, reply) = chain.endpoint.next().await;
         assert!(!seen.is_post());
