@@ -73,6 +73,17 @@ pub fn shown(text: &str) -> String {
     out
 }
 
+/// The text with only what a terminal or a page would obey replaced: control characters, line breaks, and what is
+/// invisible or reorders its neighbours. Quotes stay. For a whole line that has no labels to imitate.
+pub fn printable(text: &str) -> String {
+    let replaced = |character| match kind(character) {
+        Kind::LineBreak => LINE_BREAK,
+        Kind::Disguise => REPLACED,
+        _ => character,
+    };
+    text.chars().map(replaced).collect()
+}
+
 /// The text as [`shown`], between double quotes that it cannot close.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", shown(text))
@@ -418,5 +429,11 @@ mod tests {
             excerpt(&over),
             format!("\"{most}\" (the first 2000 of 2007 characters; 4007 bytes; SHA-256 {digest})")
         );
+    }
+
+    #[test]
+    fn a_printable_line_keeps_its_quotes_and_obeys_nothing() {
+        assert_eq!(printable("a \"b\" 'c'  d\te"), "a \"b\" 'c'  d\te");
+        assert_eq!(printable("\u{1b}[2J\u{202e}x\ny"), "\u{fffd}[2J\u{fffd}x\u{23ce}y");
     }
 }

@@ -11,7 +11,7 @@ use crate::desk::terminal::{self, PendingQuestion, TerminalAnswer, Told};
 use crate::http::Client;
 use crate::json::quote;
 use crate::secret::Secret;
-use crate::text::shown;
+use crate::text::printable;
 use crate::world::Runtime;
 
 /// How long the desk may take.
@@ -86,11 +86,11 @@ pub(super) fn pending(parser: lexopt::Parser) -> Result<(), Failure> {
         output::result(&format!(
             "{}  {} for {}, {left} s left{from}",
             question.id,
-            shown(&question.tool),
-            shown(&question.session)
+            printable(&question.tool),
+            printable(&question.session)
         ));
         for line in question.message.lines() {
-            output::result(&format!("    {}", shown(line)));
+            output::result(&format!("    {}", printable(line)));
         }
     }
     Ok(())

@@ -98,8 +98,8 @@ pub(super) fn tools(parser: lexopt::Parser) -> Result<(), Failure> {
                 .unwrap_or_default()
                 .into_owned()
         };
-        let about = crate::text::shown(text("description").lines().next().unwrap_or_default());
-        output::result(&format!("{:32} {about}", crate::text::shown(&text("name"))));
+        let about = crate::text::printable(text("description").lines().next().unwrap_or_default());
+        output::result(&format!("{:32} {about}", crate::text::printable(&text("name"))));
     }
     Ok(())
 }
@@ -171,7 +171,7 @@ fn print(result: &ToolResult) {
     let text = result.texts();
     // A terminal obeys control characters; what a server sent does not get to use them.
     for line in text.lines() {
-        output::result(&crate::text::shown(line));
+        output::result(&crate::text::printable(line));
     }
 }
 

@@ -8,7 +8,7 @@ use log::{LevelFilter, Log, Metadata, Record};
 use crate::approval::wire::rfc3339_utc_ms;
 use crate::config::LogFormat;
 use crate::json::quote;
-use crate::text::shown;
+use crate::text::printable;
 
 struct Sink {
     format: LogFormat,
@@ -43,7 +43,7 @@ impl Log for Sink {
                 quote(record.target()),
                 quote(&message),
             ),
-            LogFormat::Text => format!("{time} {:5} {}", record.level(), shown(&message)),
+            LogFormat::Text => format!("{time} {:5} {}", record.level(), printable(&message)),
         };
         let _ = writeln!(std::io::stderr().lock(), "{line}");
     }
