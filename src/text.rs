@@ -434,6 +434,9 @@ mod tests {
     #[test]
     fn a_printable_line_keeps_its_quotes_and_obeys_nothing() {
         assert_eq!(printable("a \"b\" 'c'  d\te"), "a \"b\" 'c'  d\te");
-        assert_eq!(printable("\u{1b}[2J\u{202e}x\ny"), "\u{fffd}[2J\u{fffd}x\u{23ce}y");
+        assert_eq!(
+            printable("\u{1b}[2J\u{202e}x\ny"),
+            "\u{fffd}[2J\u{fffd}x\u{23ce}y"
+        );
     }
 }

@@ -99,7 +99,10 @@ pub(super) fn tools(parser: lexopt::Parser) -> Result<(), Failure> {
                 .into_owned()
         };
         let about = crate::text::printable(text("description").lines().next().unwrap_or_default());
-        output::result(&format!("{:32} {about}", crate::text::printable(&text("name"))));
+        output::result(&format!(
+            "{:32} {about}",
+            crate::text::printable(&text("name"))
+        ));
     }
     Ok(())
 }

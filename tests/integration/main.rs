@@ -2,7 +2,9 @@
 // One crate of tests: what is `pub` is shared between its files, and a test may stop at once.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
 
+mod binary;
 mod chain;
 mod desk;
 mod lab;
 mod logs;
+mod mcp;

@@ -440,7 +440,7 @@ function desk() {
       const wait = Math.min(RETRY_MS[1], RETRY_MS[0] * 2 ** failures);
       failures += 1;
       // Spread, so that a desk that restarts is not met by all pages at once.
-      
+      retry = setTimeout(listen, wait * (0.5 + Math.random() / 2));
       // An error event has no status; this tells a desk that is down from a person who is signed out.
       refresh();
     });

@@ -1,0 +1,382 @@
+//! The shipped program: real processes, their exit codes, their outputs, and everything that they log at trace.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_countersign");
+
+fn run(arguments: &[&str], env: &[(&str, &str)]) -> Output {
+    Command::new(PROGRAM)
+        .args(arguments)
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A server of ours, killed when dropped. Its standard error is read to the end by a thread.
+struct Server {
+    child: Child,
+    lines: std::sync::mpsc::Receiver<String>,
+}
+
+impl Server {
+    fn start(arguments: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(PROGRAM)
+            .args(arguments)
+            .envs(env.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let (sender, lines) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// The address in the line `countersign: WHAT on http://ADDRESS…`.
+    fn address(&self, what: &str) -> String {
+        loop {
+            let line = self
+                .lines
+                .recv()
+                .expect("the server ended before it listened");
+            if let Some(rest) = line.strip_prefix(&format!("countersign: {what} on http://")) {
+                return rest.split('/').next().unwrap().to_owned();
+            }
+        }
+    }
+
+    /// Ends it by SIGTERM and gives its exit code and all that it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let code = self.child.wait().unwrap().code();
+        let said: Vec<String> = self.lines.iter().collect();
+        (code, said.join("\n"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let unique = format!(
+            "countersign-{}-{}-{name}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(unique);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn the_demo_agrees_with_its_answer() {
+    for (answer, line) in [
+        ("accept", "deleted report-2019.txt\n"),
+        ("decline", "declined; report-2019.txt kept\n"),
+    ] {
+        let done = run(&["demo", "--answer", answer], &[]);
+        assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+        assert_eq!(text(&done.stdout), line);
+    }
+}
+
+#[test]
+fn usage_and_configuration_faults_are_2_and_say_where() {
+    let config = File::new(
+        "bad.yaml",
+        "gateway:\n  lisen: x\nservers:\n  - slug: Bad_Slug\n    kind: command\n",
+    );
+    for (arguments, said) in [
+        (vec![], "a command is needed"),
+        (vec!["fly"], "there is no command"),
+        (vec!["serve"], "--config FILE is needed"),
+        (vec!["serve", "--bundle", "x"], "--bundle"),
+        (vec!["demo", "--answer", "maybe"], "accept or decline"),
+        (
+            vec!["call", "http://127.0.0.1:1/mcp"],
+            "a URL and a tool are needed",
+        ),
+        (
+            vec!["call", "http://127.0.0.1:1/mcp", "t", "[]"],
+            "not one JSON object",
+        ),
+        (vec!["accept"], "--desk URL is needed"),
+        (vec!["check", "--config", config.path()], ":2:"),
+        (vec!["check", "--config", config.path()], ":4:"),
+        (
+            vec!["check", "--config", "/nonexistent/x.yaml"],
+            "/nonexistent/x.yaml",
+        ),
+    ] {
+        let done = run(&arguments, &[]);
+        assert_eq!(done.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            text(&done.stderr).contains(said),
+            "{arguments:?}: {}",
+            text(&done.stderr)
+        );
+        assert!(done.stdout.is_empty(), "{arguments:?}");
+    }
+    for command in [
+        "demo", "serve", "check", "tools", "call", "pending", "session", "token",
+    ] {
+        let done = run(&[command, "--help"], &[]);
+        assert_eq!(done.status.code(), Some(0), "{command}");
+        assert!(
+            text(&done.stdout).contains("usage: countersign"),
+            "{command}"
+        );
+    }
+    assert!(text(&run(&["--version"], &[]).stdout).starts_with("countersign "));
+}
+
+/// Caller, gateway, bundle and desk in four processes; every credential is then searched for in all that was said at the
+/// level trace, and in the process list while a call waits.
+#[test]
+fn four_processes_hold_a_call_until_a_person_answers() {
+    let minted = run(&["token", "new", "--id", "caller"], &[]);
+    let minted = text(&minted.stdout);
+    let token = minted.lines().next().unwrap().to_owned();
+    let token_sha = minted.split("sha256: ").nth(1).unwrap().trim().to_owned();
+    let minted = text(&run(&["token", "new", "--id", "kim"], &[]).stdout);
+    let key = minted.lines().next().unwrap().to_owned();
+    let key_sha = minted.split("sha256: ").nth(1).unwrap().trim().to_owned();
+    let (bundle_key, desk_secret) = ("bundle-key-6f2e19", "desk-secret-of-at-least-32-bytes-0f");
+    let env = [
+        ("BUNDLE_KEY", bundle_key),
+        ("DESK_SECRET", desk_secret),
+        ("EDGE", "edge-credential-77"),
+    ];
+
+    let desk_text = |listen: &str| {
+        format!(
+            "desk:\n  listen: {listen}\n  secret: \"${{DESK_SECRET}}\"\n  people:\n    - {{id: kim, sha256: {key_sha}, answersFor: [\"agent-*\"]}}\nlog: {{level: trace, format: json}}\n"
+        )
+    };
+    let desk_config = File::new("desk.yaml", &desk_text("127.0.0.1:0"));
+    let desk = Server::start(&["desk", "--config", desk_config.path()], &env);
+    let desk_address = desk.address("desk");
+    let desk_url = format!("http://{desk_address}");
+    // The port is known only now, and the session URL names it.
+    let port = desk_address.rsplit(':').next().unwrap();
+    let public = File::new(
+        "public.yaml",
+        &format!("{}", desk_text(&format!("127.0.0.1:{port}"))),
+    );
+    let session = text(
+        &run(
+            &["session", "new", "--config", public.path(), "agent-1"],
+            &env,
+        )
+        .stdout,
+    )
+    .trim()
+    .to_owned();
+    assert!(session.contains("/agent-1-"), "{session}");
+
+    let marker = File::new("acts", "");
+    let parts = |url: &str| {
+        format!(
+            "gateway:\n  listen: 127.0.0.1:0\n  elicitation:\n    allowedUrlPrefixes: [\"http://localhost:{port}/api/v1/elicitations/session/\"]\n  tokens:\n    - {{id: caller, sha256: {token_sha}, roles: [ops]}}\nbundles:\n  b: {{url: \"{url}\", listen: 127.0.0.1:0, key: \"${{BUNDLE_KEY}}\"}}\nservers:\n  - slug: ops\n    kind: supplementary-image\n    image: none\n    bundle: b\n    path: /ops\n    mount: command\n    entitlements: [ops]\n    confirmations: true\n    confirmationHeaders: {{X-Edge: \"${{EDGE}}\"}}\n    tools:\n      - name: act\n        argv: [sh, -c, \"echo acted >> {}\"]\n        gate: It acts.\ntiming: {{pollMs: 1000}}\nlog: {{level: trace, format: json}}\n",
+            marker.path()
+        )
+    };
+    let inside = File::new("bundle.yaml", &parts("http://127.0.0.1:1/"));
+    let bundle = Server::start(
+        &["bundle", "--config", inside.path(), "--bundle", "b"],
+        &env,
+    );
+    let outside = File::new(
+        "gateway.yaml",
+        &parts(&format!("http://{}/", bundle.address("bundle"))),
+    );
+    let gateway = Server::start(&["gateway", "--config", outside.path()], &env);
+    let url = format!("http://{}/mcp?servers=ops", gateway.address("gateway"));
+
+    let mut said = String::new();
+    for (answer, code, acts) in [("decline", 1, 0), ("accept", 0, 1)] {
+        let caller = Command::new(PROGRAM)
+            .args(["call", &url, "act", "--json"])
+            .envs([
+                ("COUNTERSIGN_TOKEN", token.as_str()),
+                ("COUNTERSIGN_CHANNEL", session.as_str()),
+            ])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let person = [("COUNTERSIGN_KEY", key.as_str())];
+        loop {
+            let pending = run(&["pending", "--desk", &desk_url, "--json"], &person);
+            if text(&pending.stdout).contains("act asks to run") {
+                break;
+            }
+        }
+        for entry in std::fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+            let Ok(line) = std::fs::read(entry.path().join("cmdline")) else {
+                continue;
+            };
+            for secret in [
+                &token,
+                &key,
+                &session,
+                &bundle_key.to_owned(),
+                &desk_secret.to_owned(),
+            ] {
+                assert!(
+                    !text(&line).contains(secret.as_str()),
+                    "a credential is in the process list"
+                );
+            }
+        }
+        let answered = run(&[answer, "--desk", &desk_url], &person);
+        assert_eq!(
+            answered.status.code(),
+            Some(0),
+            "{}",
+            text(&answered.stderr)
+        );
+        let called = caller.wait_with_output().unwrap();
+        assert_eq!(called.status.code(), Some(code), "{}", text(&called.stderr));
+        let mut written = String::new();
+        std::fs::File::open(marker.path())
+            .unwrap()
+            .read_to_string(&mut written)
+            .unwrap();
+        assert_eq!(written.lines().count(), acts);
+        said.push_str(&text(&called.stdout));
+        said.push_str(&text(&called.stderr));
+    }
+    // A wrong key, a wrong token and a foreign channel, for the logs to be tempted.
+    assert_eq!(
+        run(
+            &["pending", "--desk", &desk_url],
+            &[("COUNTERSIGN_KEY", "wrong-key-41")]
+        )
+        .status
+        .code(),
+        Some(1)
+    );
+    assert_eq!(
+        run(&["tools", &url], &[("COUNTERSIGN_TOKEN", "wrong-token-42")])
+            .status
+            .code(),
+        Some(1)
+    );
+    let foreign = [
+        ("COUNTERSIGN_TOKEN", token.as_str()),
+        ("COUNTERSIGN_CHANNEL", "https://evil.example/secret-path-43"),
+    ];
+    let refused = run(&["call", &url, "act"], &foreign);
+    assert_eq!(refused.status.code(), Some(1));
+    said.push_str(&text(&refused.stdout));
+    for server in [gateway, bundle, desk] {
+        let (code, log) = server.end();
+        assert_eq!(code, Some(0), "SIGTERM is an orderly end");
+        said.push_str(&log);
+    }
+    assert!(
+        said.contains("asked:") && said.contains("acted:"),
+        "nothing was logged"
+    );
+    let tail = session.rsplit('/').next().unwrap();
+    for secret in [
+        &token,
+        &key,
+        tail,
+        bundle_key,
+        desk_secret,
+        "edge-credential-77",
+        "wrong-key-41",
+        "wrong-token-42",
+        "secret-path-43",
+    ] {
+        assert!(!said.contains(secret), "{secret} was said");
+    }
+}
+
+/// Ctrl-C drops the call: the question is gone and nothing has run.
+#[test]
+fn a_caller_that_is_interrupted_deletes_nothing() {
+    let mut demo = Command::new(PROGRAM)
+        .arg("demo")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stderr.take().unwrap()).lines();
+    let mut folder = None;
+    let mut key = None;
+    for line in lines.by_ref().map_while(Result::ok) {
+        if let Some(path) = line.strip_prefix("Scratch folder  ") {
+            folder = Some(PathBuf::from(path));
+        }
+        if let Some(rest) = line.strip_prefix("or type         COUNTERSIGN_KEY=") {
+            key = Some(rest.split(' ').next().unwrap().to_owned());
+        }
+        if line.starts_with("Calling delete_file") {
+            break;
+        }
+    }
+    assert!(
+        key.is_some()
+            && folder
+                .as_ref()
+                .is_some_and(|folder| folder.join("report-2019.txt").exists())
+    );
+    let pid = rustix::process::Pid::from_raw(demo.id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let mut out = String::new();
+    demo.stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut out)
+        .unwrap();
+    assert_eq!(demo.wait().unwrap().code(), Some(1));
+    assert_eq!(
+        out, "",
+        "it says that nothing was deleted by saying nothing"
+    );
+    let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(
+        rest.iter()
+            .any(|line| line.contains("dropped; report-2019.txt kept")),
+        "{rest:?}"
+    );
+    std::io::stdout().flush().unwrap();
+}
