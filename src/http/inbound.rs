@@ -243,7 +243,8 @@ impl State {
             // A connection that waits holds no buffer.
             self.bytes = Vec::new();
         }
-        self.made_room = true;
+        // Only what was taken makes room: a reader that finds nothing must not have the connection look again at once.
+        self.made_room |= count > 0;
     }
 
     /// Decodes at most about `most` bytes of the body. `Ok(true)`: the body is whole.

@@ -204,7 +204,8 @@ impl<H: Handler> Connection<H> {
             peer: self.peer,
             caller,
         };
-        let mut handler = pin!(self.handler.handle(request, responder));
+        // Boxed, so that an idle connection does not hold the room that a request needs.
+        let mut handler = Box::pin(self.handler.handle(request, responder));
         poll_fn(|cx| {
             loop {
                 // The socket first: a close that is visible here must win over a handler that is ready to act.

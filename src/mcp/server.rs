@@ -1,7 +1,9 @@
 //! The MCP endpoint over HTTP: both eras, one request at a time, nothing kept between them.
 
-use serde_json::value::RawValue;
+use std::pin::pin;
 use std::sync::Arc;
+
+use serde_json::value::RawValue;
 
 use super::envelope::{VERSION_HEADER, check_modern, is_modern, unsupported};
 use super::message::{self, Id, Message, RpcError, is_integer, response};
@@ -137,7 +139,7 @@ impl<S: Service> Handler for Server<S> {
                 Err(error) => return refuse(responder, Some(&id), &error).await,
             };
             let (context, events) = CallContext::new(caller);
-            let running = self.service.call(&principal, call, &context);
+            let running = pin!(self.service.call(&principal, call, &context));
             let answer = Answer {
                 world: &self.world,
                 id: &id,

@@ -1,7 +1,7 @@
 //! The answer to one call: plain JSON when it comes at once, a stream of events when it waits.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -50,10 +50,9 @@ impl Answer<'_> {
     pub(super) async fn run(
         self,
         responder: Responder,
-        call: impl Future<Output = Result<ToolResult, RpcError>>,
+        mut call: Pin<&mut impl Future<Output = Result<ToolResult, RpcError>>>,
         events: Receiver<Event>,
     ) -> Responded {
-        let mut call = pin!(call);
         let mut next = async |wait: Duration| {
             let mut tick = self.world.clock.sleep(wait);
             let mut event = pin!(events.recv());
@@ -65,7 +64,7 @@ impl Answer<'_> {
                 if let Poll::Ready(Ok(event)) = event.as_mut().poll(cx) {
                     return Poll::Ready(Next::Event(event));
                 }
-                std::pin::Pin::new(&mut tick).poll(cx).map(|()| Next::Tick)
+                Pin::new(&mut tick).poll(cx).map(|()| Next::Tick)
             })
             .await
         };

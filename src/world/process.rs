@@ -6,14 +6,14 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::process::{Child, Stdio};
 use std::task::Poll;
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use smol::Async;
-use smol::io::{AsyncRead, AsyncReadExt};
+use smol::io::AsyncRead;
 
 use super::World;
 use crate::time::Instant;
@@ -258,15 +258,24 @@ impl Output {
         Async<P>: AsyncRead + Unpin,
     {
         let Some(mut pipe) = pipe else { return };
-        let mut some = [0; 4096];
-        while let Ok(count) = pipe.read(&mut some).await {
-            if count == 0 {
-                break;
+        // The array is on the stack of each poll, not in the future: a call that waits to act would hold it all along.
+        poll_fn(|cx| {
+            let mut some = [0; 4096];
+            loop {
+                match Pin::new(&mut pipe).poll_read(cx, &mut some) {
+                    Poll::Ready(Ok(count)) if count > 0 => self.keep(&some[..count]),
+                    Poll::Ready(_) => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                }
             }
-            let kept = count.min(self.limit - self.bytes.len());
-            self.bytes.extend_from_slice(&some[..kept]);
-            self.truncated |= kept < count;
-        }
+        })
+        .await;
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let kept = bytes.len().min(self.limit - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[..kept]);
+        self.truncated |= kept < bytes.len();
     }
 }
 

@@ -21,13 +21,13 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// A server of ours, killed when dropped. Its standard error is read to the end by a thread.
-struct Server {
+pub struct Server {
     child: Child,
     lines: std::sync::mpsc::Receiver<String>,
 }
 
 impl Server {
-    fn start(arguments: &[&str], env: &[(&str, &str)]) -> Self {
+    pub fn start(arguments: &[&str], env: &[(&str, &str)]) -> Self {
         let mut child = Command::new(PROGRAM)
             .args(arguments)
             .envs(env.iter().copied())
@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// The address in the line `countersign: WHAT on http://ADDRESS…`.
-    fn address(&self, what: &str) -> String {
+    pub fn address(&self, what: &str) -> String {
         loop {
             let line = self
                 .lines
@@ -57,6 +57,10 @@ impl Server {
                 return rest.split('/').next().unwrap().to_owned();
             }
         }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends it by SIGTERM and gives its exit code and all that it said.
@@ -76,10 +80,10 @@ impl Drop for Server {
     }
 }
 
-struct File(PathBuf);
+pub struct File(PathBuf);
 
 impl File {
-    fn new(name: &str, text: &str) -> Self {
+    pub fn new(name: &str, text: &str) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let unique = format!(
             "countersign-{}-{}-{name}",
@@ -91,7 +95,7 @@ impl File {
         Self(path)
     }
 
-    fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.0.to_str().unwrap()
     }
 }

@@ -291,18 +291,51 @@ fn a_caller_that_leaves_before_the_answer_takes_the_question_with_it() {
     });
 }
 
+/// Waits until the kernel shows the close of `caller` at the other end of its connection: under load the last segment can
+/// be delivered late, even over loopback.
+fn wait_until_visible(server: std::net::SocketAddr, caller: std::net::SocketAddr) {
+    let end = |address: std::net::SocketAddr| match address.ip() {
+        std::net::IpAddr::V4(ip) => {
+            format!(
+                "{:08X}:{:04X}",
+                u32::from_le_bytes(ip.octets()),
+                address.port()
+            )
+        }
+        std::net::IpAddr::V6(_) => panic!("loopback here is IPv4"),
+    };
+    let established = format!(" {} {} 01 ", end(server), end(caller));
+    while std::fs::read_to_string("/proc/net/tcp")
+        .unwrap()
+        .contains(&established)
+    {
+        std::thread::yield_now();
+    }
+}
+
 /// The close is visible at the acting socket before the permit is spent: no act.
 #[test]
 fn a_close_that_is_visible_wins_over_a_yes() {
+    use std::io::Write;
     lab::run(|world| async move {
         for _ in 0..20 {
             let chain = Chain::start(&world, false);
-            let caller = chain.call(&world, "1-token-4bd9").await;
+            let mut caller = std::net::TcpStream::connect(chain.gateway).unwrap();
+            let channel = chain.endpoint.channel("1-token-4bd9");
+            let bytes = call(
+                "/mcp?servers=s",
+                "act",
+                "{}",
+                &[("X-Elicitation-Url", &channel)],
+            );
+            caller.write_all(&bytes).unwrap();
             let (_, reply) = chain.endpoint.next().await;
             let _ = reply.try_send(created());
             let (_, poll) = chain.endpoint.next().await;
-            // Both in one turn of the executor: on loopback the close is in the gateway's socket at once.
+            // Both in one turn of the executor, so that the gateway finds the close and the yes at the same time.
+            let address = caller.local_addr().unwrap();
             drop(caller);
+            wait_until_visible(chain.gateway, address);
             let _ = poll.try_send(Reply::accept());
             // A second call shows that the first has been dealt with.
             let got = chain

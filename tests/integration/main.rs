@@ -4,6 +4,7 @@
 
 mod binary;
 mod chain;
+mod crowd;
 mod desk;
 mod lab;
 mod logs;
