@@ -63,6 +63,7 @@ pub(super) fn run(mut parser: lexopt::Parser) -> Result<(), Failure> {
         }
     }
     logging::start(log::LevelFilter::Warn, LogFormat::Text);
+    let signals = serve::signals()?;
     let runtime = Runtime::real();
     let world = runtime.world().clone();
     let scratch = Scratch::make(&world.random)?;
@@ -79,7 +80,7 @@ pub(super) fn run(mut parser: lexopt::Parser) -> Result<(), Failure> {
             played
         };
         let signalled = async {
-            serve::ended().await?;
+            serve::ended(signals).await?;
             if scratch.has(FILES[0]) && !stay {
                 output::note(&format!("\ndropped; {} kept", FILES[0]));
             }

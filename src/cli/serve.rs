@@ -37,9 +37,10 @@ pub(super) fn run(command: &str, mut parser: lexopt::Parser) -> Result<(), Failu
     }
     let runtime = Runtime::real();
     let world = runtime.world().clone();
+    let signals = signals()?;
     let served = start(&world, &config, command, bundle.as_deref())?;
     runtime.block_on(async move {
-        let signal = ended().await;
+        let signal = ended(signals).await;
         // Dropping the listeners and connections drops every call: each waiting question ends unanswered.
         drop(served);
         signal
@@ -110,10 +111,14 @@ fn say(what: &str, listeners: &[Listener], path: &str) {
     }
 }
 
+/// Receives signals from now on: before this, they end the process at once.
+pub(super) fn signals() -> Result<Signals, Failure> {
+    Signals::new([Signal::Term, Signal::Int, Signal::Hup])
+        .map_err(|error| Failure::Failed(format!("signals cannot be received: {error}")))
+}
+
 /// Waits for the signal that ends this process.
-pub(super) async fn ended() -> Result<(), Failure> {
-    let mut signals = Signals::new([Signal::Term, Signal::Int, Signal::Hup])
-        .map_err(|error| Failure::Failed(format!("signals cannot be received: {error}")))?;
+pub(super) async fn ended(mut signals: Signals) -> Result<(), Failure> {
     while let Some(signal) = signals.next().await {
         match signal {
             Ok(Signal::Hup) => {

@@ -165,3 +165,159 @@ impl fmt::Debug for Permit {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::super::digest::CallIdentity;
+    use super::*;
+    use crate::json::Exact;
+
+    #[derive(Default)]
+    struct World {
+        left: AtomicBool,
+        changed: AtomicBool,
+    }
+
+    impl Caller for World {
+        fn has_left(&self) -> bool {
+            self.left.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Policy for World {
+        fn still_allows(&self) -> Result<(), PolicyChanged> {
+            match self.changed.load(Ordering::Relaxed) {
+                true => Err(PolicyChanged("the token has ended")),
+                false => Ok(()),
+            }
+        }
+    }
+
+    fn digest(
+        slug: &str,
+        tool: &str,
+        arguments: &str,
+        principal: &str,
+        channel: Option<&str>,
+    ) -> CallDigest {
+        let arguments = &Exact::parse(arguments).unwrap();
+        CallDigest::of(&CallIdentity {
+            slug,
+            tool,
+            arguments,
+            principal,
+            channel,
+        })
+    }
+
+    fn shown() -> CallDigest {
+        digest(
+            "mail",
+            "send",
+            r#"{"to":"a","n":9007199254740993}"#,
+            "caller",
+            Some("c"),
+        )
+    }
+
+    fn permit(clock: &Clock, world: &Arc<World>) -> Permit {
+        let approval = Approval {
+            prompt: PromptDigest::of("?"),
+            answered_wall_ms: 0,
+        };
+        let deadline = clock.deadline(Duration::from_secs(105));
+        Permit::new(
+            shown(),
+            deadline,
+            approval,
+            clock.clone(),
+            world.clone(),
+            world.clone(),
+        )
+    }
+
+    #[test]
+    fn it_is_spent_for_the_call_that_was_shown_and_for_no_other() {
+        let clock = Clock::hand_driven(0);
+        let world = Arc::new(World::default());
+        assert!(permit(&clock, &world).spend(&shown()).is_ok());
+        let arguments = r#"{"n":9007199254740993,"to":"a"}"#;
+        assert!(
+            permit(&clock, &world)
+                .spend(&digest("mail", "send", arguments, "caller", Some("c")))
+                .is_ok(),
+            "the order of members means nothing"
+        );
+        for other in [
+            digest("mai", "lsend", arguments, "caller", Some("c")),
+            digest("mail", "send2", arguments, "caller", Some("c")),
+            digest(
+                "mail",
+                "send",
+                r#"{"n":9007199254740992,"to":"a"}"#,
+                "caller",
+                Some("c"),
+            ),
+            digest(
+                "mail",
+                "send",
+                r#"{"n":9007199254740993,"to":"b"}"#,
+                "caller",
+                Some("c"),
+            ),
+            digest(
+                "mail",
+                "send",
+                r#"{"n":9007199254740993,"to":"a","bcc":"x"}"#,
+                "caller",
+                Some("c"),
+            ),
+            digest("mail", "send", arguments, "other", Some("c")),
+            digest("mail", "send", arguments, "caller", Some("d")),
+            digest("mail", "send", arguments, "caller", None),
+        ] {
+            assert_eq!(
+                permit(&clock, &world).spend(&other).err(),
+                Some(Unspent::OtherCall)
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_millisecond_counts_and_the_deadline_does_not() {
+        let world = Arc::new(World::default());
+        for (ms, spent) in [(104_999, true), (105_000, false), (105_001, false)] {
+            for slept in [false, true] {
+                let clock = Clock::hand_driven(0);
+                let permit = permit(&clock, &world);
+                let by = Duration::from_millis(ms);
+                if slept {
+                    clock.suspend(by)
+                } else {
+                    clock.advance(by)
+                }
+                assert_eq!(
+                    permit.spend(&shown()).is_ok(),
+                    spent,
+                    "{ms} ms, asleep: {slept}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_caller_that_left_and_a_policy_that_changed_stop_it() {
+        let clock = Clock::hand_driven(0);
+        let world = Arc::new(World::default());
+        let (first, second) = (permit(&clock, &world), permit(&clock, &world));
+        world.left.store(true, Ordering::Relaxed);
+        assert_eq!(first.spend(&shown()).err(), Some(Unspent::CallerLeft));
+        world.changed.store(true, Ordering::Relaxed);
+        let changed = PolicyChanged("the token has ended");
+        assert_eq!(second.spend(&shown()).err(), Some(Unspent::Policy(changed)));
+    }
+}

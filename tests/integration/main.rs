@@ -2,6 +2,7 @@
 // One crate of tests: what is `pub` is shared between its files, and a test may stop at once.
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::print_stdout)]
 
+mod ask;
 mod binary;
 mod chain;
 mod crowd;
