@@ -92,9 +92,8 @@ fn it_polls_at_once_then_about_every_five_seconds_and_last_before_the_deadline()
             "{before_the_end:?}"
         );
         assert!((19..=25).contains(&polls.len()), "{}", polls.len());
-        assert_eq!(
+        assert!(
             world.clock.live_timers() <= 4,
-            true,
             "the asker's timers are gone"
         );
     });
@@ -104,9 +103,7 @@ fn it_polls_at_once_then_about_every_five_seconds_and_last_before_the_deadline()
 fn the_question_has_exactly_the_protocols_members() {
     lab::run(|world| async move {
         let endpoint = Endpoint::start(&world);
-        let expected = format!(
-            r#"{{"mode":"form","message":"Really?","requestedSchema":{{"type":"object","properties":{{"confirm":{{"type":"boolean","title":"Run it?","default":true}}}},"required":["confirm"]}},"_meta":{{"com.pulsemcp/request-id":"07070707-0707-4707-8707-070707070707","com.pulsemcp/expires-at":"2026-12-01T00:01:45.000Z","com.pulsemcp/tool-name":"act"}}}}"#
-        );
+        let expected = r#"{"mode":"form","message":"Really?","requestedSchema":{"type":"object","properties":{"confirm":{"type":"boolean","title":"Run it?","default":true}},"required":["confirm"]},"_meta":{"com.pulsemcp/request-id":"07070707-0707-4707-8707-070707070707","com.pulsemcp/expires-at":"2026-12-01T00:01:45.000Z","com.pulsemcp/tool-name":"act"}}"#;
         let watching = async {
             let (seen, reply) = endpoint.next().await;
             assert_eq!(
