@@ -9,17 +9,38 @@
 //! RUSTC_BOOTSTRAP=1 cargo fuzz run request_head     # or cargo +nightly fuzz run
 //! ```
 
+mod approval_answer;
+mod approval_url;
 mod chunked_body;
+mod configuration;
+mod header_values;
+mod jsonrpc_envelope;
 mod request_head;
+mod response_head;
+mod sse_reader;
 
+pub use approval_answer::approval_answer;
+pub use approval_url::approval_url;
 pub use chunked_body::chunked_body;
+pub use configuration::configuration;
+pub use header_values::header_values;
+pub use jsonrpc_envelope::jsonrpc_envelope;
 pub use request_head::request_head;
+pub use response_head::response_head;
+pub use sse_reader::sse_reader;
 
 /// A name and its check.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, by the name of its file and of its corpus.
 pub const TARGETS: &[Target] = &[
+    ("approval_answer", approval_answer),
+    ("approval_url", approval_url),
     ("chunked_body", chunked_body),
+    ("configuration", configuration),
+    ("header_values", header_values),
+    ("jsonrpc_envelope", jsonrpc_envelope),
     ("request_head", request_head),
+    ("response_head", response_head),
+    ("sse_reader", sse_reader),
 ];

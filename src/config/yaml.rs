@@ -92,6 +92,7 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Node> {
     let mut builder = Builder {
         open: Vec::new(),
         root: None,
+        end: end(text),
         report,
     };
     let mut parser = Parser::new_from_str(text);
@@ -100,9 +101,8 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Node> {
         let (event, span) = match event {
             Ok(event) => event,
             Err(fault) => {
-                // The parser's texts are fixed sentences about grammar and repeat one character at most. At the
-                // end of the text it counts lines that are not there.
-                let (line, column) = place(fault.marker()).min(end(text));
+                // The parser's texts are fixed sentences about grammar and repeat one character at most.
+                let (line, column) = builder.place(fault.marker());
                 let at = At {
                     line,
                     column,
@@ -128,7 +128,7 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Node> {
         if tag {
             builder.fault(&at, "found a tag, allowed: plain values only");
         }
-        let (line, column) = place(&at);
+        let (line, column) = builder.place(&at);
         match event {
             Event::DocumentStart(_) => {
                 documents += 1;
@@ -189,6 +189,8 @@ pub(crate) fn parse(text: &str, report: &mut Report) -> Option<Node> {
 struct Builder<'r> {
     open: Vec<Open>,
     root: Option<Node>,
+    /// The last place of the text.
+    end: (usize, usize),
     report: &'r mut Report,
 }
 
@@ -286,9 +288,14 @@ impl Builder<'_> {
         self.node(node);
     }
 
+    /// Line and column, both from 1. At the end of the text the parser counts lines that are not there.
+    fn place(&self, marker: &Marker) -> (usize, usize) {
+        (marker.line(), marker.col() + 1).min(self.end)
+    }
+
     /// Notes a fault at the place that the parser is at.
     fn fault(&mut self, marker: &Marker, text: impl Into<String>) {
-        let (line, column) = place(marker);
+        let (line, column) = self.place(marker);
         let at = At {
             line,
             column,
@@ -353,9 +360,4 @@ fn end(text: &str) -> (usize, usize) {
         before = c;
     }
     (line, column)
-}
-
-/// Line and column, both from 1.
-fn place(marker: &Marker) -> (usize, usize) {
-    (marker.line(), marker.col() + 1)
 }

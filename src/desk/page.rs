@@ -1,7 +1,7 @@
 //! The page where people answer, as the server renders it: it works as it stands with script off, and `desk.js` keeps the
 //! same markup live where script is on.
 //!
-//! Everything that reaches the page from outside goes through [`escape`]; [`Markup`] makes that a matter of types. The
+//! Everything that reaches the page from outside goes through `escape`; `Markup` makes that a matter of types. The
 //! templates are files of their own, with `{{name}}` where a value goes.
 
 use std::fmt::Write as _;

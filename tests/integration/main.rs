@@ -7,6 +7,7 @@ mod binary;
 mod chain;
 mod crowd;
 mod desk;
+mod elsewhere;
 mod lab;
 mod logs;
 mod mcp;

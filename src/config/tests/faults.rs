@@ -27,6 +27,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("log: {<<: {level: info}}\n", &["c.yaml:1:7: log.\"<<\": found an unknown key, allowed: level, format"]),
     ("- a\n", &["c.yaml:1:1: found a list, allowed: a map"]),
     ("log:\n", &["c.yaml:1:1: log: found nothing, allowed: a map"]),
+    ("---", &["c.yaml:1:4: found nothing, allowed: a map"]),
     ("log: {level: loud}\n", &["c.yaml:1:14: log.level: found \"loud\", allowed: error, warn, info, debug, trace"]),
     ("log: {level: [info]}\n", &["c.yaml:1:14: log.level: found a list, allowed: error, warn, info, debug, trace"]),
     ("timing: {pollMs: 5s}\n", &["c.yaml:1:18: timing.pollMs: found a string, allowed: a whole number from 100 to 60000"]),
