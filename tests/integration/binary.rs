@@ -197,10 +197,7 @@ fn four_processes_hold_a_call_until_a_person_answers() {
     let desk_url = format!("http://{desk_address}");
     // The port is known only now, and the session URL names it.
     let port = desk_address.rsplit(':').next().unwrap();
-    let public = File::new(
-        "public.yaml",
-        &format!("{}", desk_text(&format!("127.0.0.1:{port}"))),
-    );
+    let public = File::new("public.yaml", &desk_text(&format!("127.0.0.1:{port}")));
     let session = text(
         &run(
             &["session", "new", "--config", public.path(), "agent-1"],

@@ -8,6 +8,7 @@ mod chain;
 mod crowd;
 mod desk;
 mod elsewhere;
+mod framing;
 mod lab;
 mod logs;
 mod mcp;
