@@ -333,7 +333,6 @@ pub struct Caller {
 impl Caller {
     pub async fn connect(world: &World, address: SocketAddr) -> Self {
         let stream = world
-            .net
             .connect(&address.ip().to_string(), address.port())
             .await
             .unwrap();
