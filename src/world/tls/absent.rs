@@ -25,7 +25,7 @@ impl ServerTls {
     ///
     /// # Errors
     /// None.
-    pub fn reload(&self) -> Result<(), CertificateFault> {
+    pub async fn reload(&self) -> Result<(), CertificateFault> {
         match *self {}
     }
 

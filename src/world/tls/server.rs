@@ -45,8 +45,9 @@ impl ServerTls {
     ///
     /// # Errors
     /// [`CertificateFault`].
-    pub fn reload(&self) -> Result<(), CertificateFault> {
-        let new = read(&self.0.cert, &self.0.key)?;
+    pub async fn reload(&self) -> Result<(), CertificateFault> {
+        let files = self.0.clone();
+        let new = smol::unblock(move || read(&files.cert, &files.key)).await?;
         *self
             .0
             .current
