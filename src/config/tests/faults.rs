@@ -44,7 +44,7 @@ const TABLE: &[(&str, &[&str])] = &[
     #[cfg(not(feature = "tls"))]
     ("gateway: {tls: {cert: a, key: b}}\n", &["c.yaml:1:16: gateway.tls: found what this build does not have yet (TLS listeners), allowed: leave it out"]),
     #[cfg(not(feature = "tls"))]
-    ("desk: {secret: \"${S}\", tls: {}}\n", &["c.yaml:1:30: desk.tls: found what this build does not have yet (TLS listeners), allowed: leave it out"]),
+    ("desk: {secret: \"${S}\", tls: {}}\n", &["c.yaml:1:29: desk.tls: found what this build does not have yet (TLS listeners), allowed: leave it out"]),
     #[cfg(not(feature = "tls"))]
     ("tls: {caFile: a}\n", &["c.yaml:1:6: tls: found what this build does not have yet (TLS), allowed: leave it out"]),
     ("audit: {file: a}\n", &["c.yaml:1:8: audit: found what this build does not have yet (the audit file), allowed: leave it out"]),
@@ -90,8 +90,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ]),
     #[cfg(feature = "tls")]
     ("desk: {secret: \"${S}\", tls: {cert: a, key: [b], chain: c}}\n", &[
-        "c.yaml:1:46: desk.tls.key: found a list, allowed: a string",
-        "c.yaml:1:51: desk.tls.chain: found an unknown key, allowed: cert, key",
+        "c.yaml:1:44: desk.tls.key: found a list, allowed: a string",
+        "c.yaml:1:49: desk.tls.chain: found an unknown key, allowed: cert, key",
     ]),
 
     // The gateway.
