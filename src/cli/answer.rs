@@ -6,9 +6,8 @@ use std::time::Duration;
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use url::Url;
 
-use super::{Failure, credentials, help, output};
+use super::{Failure, credentials, help, output, parts};
 use crate::desk::terminal::{self, PendingQuestion, TerminalAnswer, Told};
-use crate::http::Client;
 use crate::json::quote;
 use crate::secret::Secret;
 use crate::text::printable;
@@ -55,8 +54,8 @@ fn options(mut parser: lexopt::Parser) -> Result<Option<Options>, Failure> {
 fn questions(runtime: &Runtime, options: &Options) -> Result<terminal::Pending, Failure> {
     let world = runtime.world().clone();
     let (desk, key) = (options.desk.clone(), options.key.clone());
+    let client = parts::client(&world, None)?;
     let listed = runtime.block_on(async move {
-        let client = Client::new(world.clone());
         terminal::pending(&client, world.clock.after(DESK_TIME), &desk, &key).await
     });
     listed.map_err(|fault| Failure::Failed(fault.to_string()))
@@ -123,8 +122,8 @@ pub(super) fn answer(command: &str, parser: lexopt::Parser) -> Result<(), Failur
         None => only(&questions(&runtime, &options)?.questions)?,
     };
     let world = runtime.world().clone();
+    let client = parts::client(&world, None)?;
     let told = runtime.block_on(async move {
-        let client = Client::new(world.clone());
         let deadline = world.clock.after(DESK_TIME);
         terminal::answer(&client, deadline, &options.desk, &options.key, &id, answer).await
     });

@@ -7,8 +7,7 @@ use lexopt::prelude::{Long, Short, Value, ValueExt};
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::{Failure, credentials, help, output, waiting::Waiting};
-use crate::http;
+use super::{Failure, credentials, help, output, parts, waiting::Waiting};
 use crate::json::{self, Members, string};
 use crate::mcp::{Client, ToolResult, Version};
 use crate::secret::Secret;
@@ -206,5 +205,5 @@ fn client(world: &World, url: &str, options: &Options) -> Result<Client, Failure
     if let Some(channel) = credentials::CHANNEL.read(options.channel_file.as_deref())? {
         headers.push(("x-elicitation-url".to_owned(), channel));
     }
-    Ok(Client::new(http::Client::new(world.clone()), url, headers))
+    Ok(Client::new(parts::client(world, None)?, url, headers))
 }

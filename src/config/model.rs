@@ -11,7 +11,7 @@ use super::gateway::{self, Bundle, Gateway};
 use super::reader::{self, Place};
 use super::rules;
 use super::servers::Server;
-use super::settings::{Limits, Log, Timing};
+use super::settings::{Limits, Log, Timing, Trust};
 use super::template::{Lookup, ProcessLookup, SlugLookup, Template};
 use super::yaml;
 
@@ -34,6 +34,8 @@ pub struct Config {
     pub desk: Option<Desk>,
     /// What seals the gate's states.
     pub gate: GateKeys,
+    /// Whom calls over https trust.
+    pub tls: Trust,
     /// What is logged.
     pub log: Log,
     /// How much is taken.
@@ -135,6 +137,7 @@ impl Config {
         let bundles = Bundle::read_all(&root, report);
         let desk = root.get("desk").map(|place| Desk::read(&place, report));
         let gate = GateKeys::read(&root.section("gate")?, report);
+        let tls = Trust::read(&root.section("tls")?, report);
         let log = Log::read(&root.section("log")?);
         let limits = Limits::read(&root.section("limits")?, report);
         let timing = Timing::read(&root.section("timing")?);
@@ -158,6 +161,7 @@ impl Config {
             servers,
             desk,
             gate,
+            tls,
             log,
             limits,
             timing,

@@ -13,6 +13,7 @@ use super::head::{
 };
 use super::pool::Pool;
 use crate::time::{Elapsed, Instant};
+use crate::world::tls::{ClientTls, HANDSHAKE_TIME, TlsFault};
 use crate::world::{ConnectFault, Stream, World};
 
 /// Interim replies (1xx) skipped before the real one; a server that sends more is not making progress.
@@ -27,6 +28,7 @@ pub struct Client {
     world: World,
     pool: Pool,
     heads: HeadLimits,
+    tls: ClientTls,
 }
 
 /// Which connection a request may use.
@@ -42,6 +44,8 @@ pub enum Connection {
 /// Scheme, host and port: what a connection is to.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
+    /// https: what was agreed with one side of it must never go out on the other.
+    secure: bool,
     host: String,
     port: u16,
 }
@@ -58,14 +62,15 @@ impl OutRequest {
     /// A request for `url`, whose fragment and credentials are not sent.
     ///
     /// # Errors
-    /// [`FaultKind::Tls`] for an https URL (this build speaks plain HTTP only), [`FaultKind::Protocol`] for any
-    /// other scheme or a URL without a host.
+    /// [`FaultKind::Tls`] for an https URL where this build has no TLS, [`FaultKind::Protocol`] for any other scheme or a
+    /// URL without a host.
     pub fn new(method: Method, url: &Url) -> Result<Self, ClientFault> {
-        match url.scheme() {
-            "http" => {}
-            "https" => return Err(ClientFault::before(FaultKind::Tls)),
+        let secure = match url.scheme() {
+            "http" => false,
+            "https" if ClientTls::is_present() => true,
+            "https" => return Err(ClientFault::before(FaultKind::Tls(TlsFault::Absent))),
             _ => return Err(ClientFault::before(FaultKind::Protocol)),
-        }
+        };
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(ClientFault::before(FaultKind::Protocol));
         };
@@ -82,6 +87,7 @@ impl OutRequest {
             .and_then(|host| host.strip_suffix(']'))
             .unwrap_or(host);
         let origin = Origin {
+            secure,
             host: bare.to_owned(),
             port,
         };
@@ -138,7 +144,7 @@ pub enum FaultKind {
     /// The reply is larger than allowed.
     TooLarge,
     /// No secure connection came about.
-    Tls,
+    Tls(TlsFault),
     /// Every other fault of the network.
     Unreachable,
 }
@@ -162,7 +168,7 @@ impl fmt::Display for ClientFault {
             FaultKind::Refused => "the connection was refused",
             FaultKind::Timeout => "no answer in time (timeout)",
             FaultKind::TooLarge => "the reply is too large",
-            FaultKind::Tls => "no secure connection (TLS)",
+            FaultKind::Tls(fault) => return write!(f, "no secure connection: {fault} (TLS)"),
             FaultKind::Unreachable => "the address cannot be reached",
         })
     }
@@ -171,14 +177,22 @@ impl fmt::Display for ClientFault {
 impl std::error::Error for ClientFault {}
 
 impl Client {
-    /// A client in `world` with an empty pool.
+    /// A client in `world` with an empty pool. For https it trusts the authorities that browsers trust.
     #[must_use]
     pub fn new(world: World) -> Self {
+        let tls = ClientTls::built_in(&world.clock);
+        Self::trusting(world, tls)
+    }
+
+    /// A client in `world` with an empty pool, that trusts those authorities.
+    #[must_use]
+    pub fn trusting(world: World, tls: ClientTls) -> Self {
         let pool = Pool::new(world.clock.clone());
         Self {
             world,
             pool,
             heads: HeadLimits::default(),
+            tls,
         }
     }
 
@@ -219,15 +233,29 @@ impl Client {
                 done => return Ok(self.reply(origin, wire, done?, deadline)),
             }
         }
-        let connecting = self.world.net.connect(&origin.host, origin.port);
+        let connecting = self.connect(&origin);
         let stream = match self.world.clock.timeout(deadline, connecting).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(fault)) => return Err(ClientFault::before(fault.into())),
+            Ok(Err(kind)) => return Err(ClientFault::before(kind)),
             Err(Elapsed) => return Err(ClientFault::before(FaultKind::Timeout)),
         };
         let mut wire = Wire::new(stream);
         let head = self.exchange(&mut wire, &method, &bytes, deadline).await?;
         Ok(self.reply(origin, wire, head, deadline))
+    }
+
+    /// Connects, and shakes hands where the origin is https. Nothing of the request leaves here.
+    async fn connect(&self, origin: &Origin) -> Result<Stream, FaultKind> {
+        let stream = self.world.connect(&origin.host, origin.port).await?;
+        if !origin.secure {
+            return Ok(stream);
+        }
+        let clock = &self.world.clock;
+        let shaking = self.tls.connect(stream, &origin.host);
+        match clock.timeout(clock.after(HANDSHAKE_TIME), shaking).await {
+            Ok(shaken) => shaken.map_err(FaultKind::Tls),
+            Err(Elapsed) => Err(FaultKind::Timeout),
+        }
     }
 
     async fn exchange(
@@ -358,8 +386,8 @@ impl Wire {
                 Ok(Parsed::Partial) => {}
             }
             match self.poll_fill(cx) {
-                Poll::Ready(true) => {}
-                Poll::Ready(false) => {
+                Poll::Ready(Filled::More) => {}
+                Poll::Ready(Filled::End | Filled::Broken) => {
                     return Poll::Ready(Err(ClientFault {
                         kind: FaultKind::Closed,
                         sent,
@@ -376,19 +404,28 @@ impl Wire {
         }
     }
 
-    /// Reads once what the socket has. `Ready(false)`: the end, or a reset.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Reads once what the socket has.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Filled> {
         let mut some = [0; READ_BYTES];
-        match self.stream.poll_read(cx, &mut some) {
-            Poll::Ready(Ok(count)) if count > 0 => {
+        self.stream.poll_read(cx, &mut some).map(|read| match read {
+            Ok(0) => Filled::End,
+            Ok(count) => {
                 self.replied = true;
                 self.bytes.extend_from_slice(&some[..count]);
-                Poll::Ready(true)
+                Filled::More
             }
-            Poll::Ready(_) => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-        }
+            Err(_) => Filled::Broken,
+        })
     }
+}
+
+/// What one read found.
+enum Filled {
+    More,
+    /// The end, as the server meant it.
+    End,
+    /// A reset, or the end of a TLS connection that was not announced: what came before may be a part.
+    Broken,
 }
 
 /// A reply whose body is still to be read. Dropping it before the end closes its connection.
@@ -450,12 +487,15 @@ impl Reply {
                 return Poll::Ready(Ok(None));
             };
             match wire.poll_fill(cx) {
-                Poll::Ready(true) => {}
-                Poll::Ready(false) => {
+                Poll::Ready(Filled::More) => {}
+                Poll::Ready(end) => {
                     self.wire = None;
-                    return Poll::Ready(match self.decoder.eof() {
-                        Ok(()) => Ok(None),
-                        Err(_) => Err(ClientFault::after(FaultKind::Closed)),
+                    // RFC 9112 section 8: a body that ends with the connection is whole only if the end is one
+                    // that the server meant; with TLS that is a close_notify.
+                    let whole = matches!(end, Filled::End) && self.decoder.eof().is_ok();
+                    return Poll::Ready(match whole {
+                        true => Ok(None),
+                        false => Err(ClientFault::after(FaultKind::Closed)),
                     });
                 }
                 Poll::Pending => return Poll::Pending,

@@ -16,6 +16,8 @@ use super::head::{Method, RequestHead};
 use super::inbound::{BodyReader, Inbound, NoHead, Watch};
 use super::limits::Limits;
 use super::respond::{Responded, Responder};
+use crate::time::Elapsed;
+use crate::world::tls::HANDSHAKE_TIME;
 use crate::world::{Listener, Stream, World};
 
 /// A pause after accepting failed for want of descriptors or memory; without it the loop would spin.
@@ -132,7 +134,8 @@ impl Connections {
     }
 }
 
-/// One write, not waited for: a server at its limit owes a stranger no more.
+/// One write, not waited for: a server at its limit owes a stranger no more. With TLS it goes nowhere, since no hands
+/// were shaken.
 async fn refuse(stream: &Stream) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     poll_fn(|cx| {
@@ -152,10 +155,14 @@ struct Connection<H> {
 
 impl<H: Handler> Connection<H> {
     async fn run(self) {
+        if !self.shake_hands().await {
+            return;
+        }
         loop {
             let head = match self.inbound.head(&self.world.clock, &self.limits).await {
                 Ok(head) => head,
-                Err(NoHead::Ended) => return,
+                // Nothing is half said, so the end is an honest one.
+                Err(NoHead::Ended) => return self.inbound.stream.shutdown_write(),
                 Err(NoHead::Slow) => {
                     return self.refuse(408, "the request's head came too slowly").await;
                 }
@@ -171,6 +178,21 @@ impl<H: Handler> Connection<H> {
                 // The caller left: nobody to be polite to, and the handler is already dropped.
                 None => return,
             }
+        }
+    }
+
+    /// The handshake, where the listener speaks TLS. It runs here, so that a slow one holds up nobody else.
+    async fn shake_hands(&self) -> bool {
+        let clock = &self.world.clock;
+        let shaking = self.inbound.stream.handshake();
+        match clock.timeout(clock.after(HANDSHAKE_TIME), shaking).await {
+            Ok(Ok(())) => true,
+            Ok(Err(fault)) => {
+                // Scanners and health checks end here all day: no matter for an operator.
+                log::debug!("no TLS with {}: {fault}", self.peer);
+                false
+            }
+            Err(Elapsed) => false,
         }
     }
 
