@@ -7,7 +7,7 @@ use lexopt::prelude::{Long, Short, Value, ValueExt};
 use url::Url;
 
 use super::{Failure, credentials, help, output, parts};
-use crate::desk::terminal::{self, PendingQuestion, TerminalAnswer, Told};
+use crate::desk::terminal::{self, PendingQuestion, TerminalAnswer, TerminalFault, Told};
 use crate::json::quote;
 use crate::secret::Secret;
 use crate::text::printable;
@@ -58,7 +58,16 @@ fn questions(runtime: &Runtime, options: &Options) -> Result<terminal::Pending, 
     let listed = runtime.block_on(async move {
         terminal::pending(&client, world.clock.after(DESK_TIME), &desk, &key).await
     });
-    listed.map_err(|fault| Failure::Failed(fault.to_string()))
+    listed.map_err(failure)
+}
+
+/// What was typed wrongly is usage; the rest failed.
+fn failure(fault: TerminalFault) -> Failure {
+    let text = fault.to_string();
+    match fault {
+        TerminalFault::DeskUrl | TerminalFault::Key | TerminalFault::Plain => Failure::Usage(text),
+        _ => Failure::Failed(text),
+    }
 }
 
 /// `countersign pending --desk URL`
@@ -127,7 +136,7 @@ pub(super) fn answer(command: &str, parser: lexopt::Parser) -> Result<(), Failur
         let deadline = world.clock.after(DESK_TIME);
         terminal::answer(&client, deadline, &options.desk, &options.key, &id, answer).await
     });
-    match told.map_err(|fault| Failure::Failed(fault.to_string()))? {
+    match told.map_err(failure)? {
         Told::Now(result) => {
             output::result(&result);
             Ok(())

@@ -171,9 +171,11 @@ fn public_url(place: &Place<'_>, report: &mut Report) -> Option<Url> {
     if !text.ends_with('/') {
         text.push('/');
     }
-    let url = values::parse_address(&text).filter(|url| matches!(url.scheme(), "http" | "https"));
+    // The desk's paths are its own: behind a proxy it has a host of its own, not a path.
+    let url = values::parse_address(&text)
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.path() == "/");
     if url.is_none() {
-        let allowed = "http or https in normal form, without user, query and fragment";
+        let allowed = "http or https, a host and a port in normal form, and nothing more";
         place.fault(report, format!("found another address, allowed: {allowed}"));
     }
     url

@@ -14,6 +14,7 @@ use super::servers::Server;
 use super::settings::{Limits, Log, Timing, Trust};
 use super::template::{Lookup, ProcessLookup, SlugLookup, Template};
 use super::yaml;
+use crate::secret::MIN_SECRET_BYTES;
 
 /// Most servers of one file. Each is compared with each; a large installation has a few dozen.
 const MAX_SERVERS: usize = 1_000;
@@ -71,6 +72,21 @@ impl Config {
                 text: "found no configuration, allowed: one".to_owned(),
             }]),
         }
+    }
+
+    /// The secrets that are set, and too short to seal anything: what a reference names has a length only now.
+    #[must_use]
+    pub fn short_secrets(&self, lookup: &dyn Lookup) -> Vec<Fault> {
+        let desk = self.desk.iter().flat_map(|desk| &desk.secret);
+        let short = desk.chain(&self.gate.key).filter_map(|secret| {
+            let length = secret.value.resolve(lookup).ok()?.expose().len();
+            (length < MIN_SECRET_BYTES).then(|| Fault {
+                file: self.file.clone(),
+                at: secret.at.clone(),
+                text: format!("found {length} bytes, allowed: at least {MIN_SECRET_BYTES}"),
+            })
+        });
+        short.collect()
     }
 
     /// What stops a start and only a start, so that `check` can tell it apart: a listener that is not on

@@ -562,6 +562,64 @@ fn a_waiting_caller_hears_progress_that_grows() {
     });
 }
 
+/// "Spending the permit re-checks ... token still valid" (design section 5). A bundle in another process knows no tokens,
+/// so the window that it is given ends with the caller's.
+#[test]
+fn a_yes_after_the_callers_token_has_ended_acts_for_nobody() {
+    both(|world, two| {
+        Box::pin(async move {
+            let acts = Acts::new();
+            let endpoint = Endpoint::start(&world);
+            // Ten seconds after the world's clock began, of a window of 105.
+            let tokens = format!(
+                "gateway:\n  tokens:\n    - {{id: a, sha256: {}, roles: [admin], expiresAt: \"2026-12-01T00:00:10Z\"}}\n",
+                countersign::secret::hex(&countersign::secret::sha256(b"short-token"))
+            );
+            let write = |url: Option<&str>| {
+                lab::config(&text(&endpoint, &acts.argv(), url).replace("gateway:\n", &tokens))
+            };
+            let config = if two {
+                let address = lab::bundle(&world, &write(Some("http://127.0.0.1:1/")), "b");
+                write(Some(&format!("http://{address}/")))
+            } else {
+                write(None)
+            };
+            let gateway = lab::gateway(&world, &config);
+            let caller = Caller::connect(&world, gateway).await;
+            let channel = endpoint.channel("1-token-4bd9");
+            let headers = [
+                ("X-Elicitation-Url", &*channel),
+                ("Authorization", "Bearer short-token"),
+            ];
+            caller
+                .send(&call("/mcp?servers=s", "act", "{}", &headers))
+                .await;
+            let (question, reply) = endpoint.next().await;
+            assert!(
+                question.body.contains("Lapses at 2026-12-01T00:00:10"),
+                "{}",
+                question.body
+            );
+            let _ = reply.try_send(created());
+            let answering = async {
+                loop {
+                    let (_, reply) = endpoint.next().await;
+                    let late = world.clock.wall_ms() >= lab::WALL_MS + 10_000;
+                    let _ = reply.try_send(if late {
+                        Reply::accept()
+                    } else {
+                        Reply::pending()
+                    });
+                }
+            };
+            let ended = smol::future::or(caller.until(END), answering);
+            let got = advancing(&world, ended).await;
+            assert!(got.contains(r#""countersign/outcome":"expired""#), "{got}");
+            assert_eq!(acts.count(), 0);
+        })
+    });
+}
+
 #[test]
 fn who_does_not_hold_the_bundle_key_is_believed_nothing() {
     lab::run(|world| async move {

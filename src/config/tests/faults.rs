@@ -276,11 +276,14 @@ const TABLE: &[(&str, &[&str])] = &[
 
     // The desk and the gate.
     ("desk: {}\n", &["c.yaml:1:7: desk.secret: missing, allowed: a string or a list"]),
+    ("desk:\n  secret: \"${A}\"\n  publicUrl: https://desk.example/under\n  people:\n  - {id: a, sha256: 1111111111111111111111111111111111111111111111111111111111111111, answersFor: [a]}\n", &[
+        "c.yaml:3:14: desk.publicUrl: found another address, allowed: http or https, a host and a port in normal form, and nothing more",
+    ]),
     ("desk:\n  secret: [short, \"${A}\", b]\n  publicUrl: https://u:hunter2@desk.example/\n  people:\n  - {id: a, sha256: x}\n  - {id: a, sha256: 1111111111111111111111111111111111111111111111111111111111111111, answersFor: []}\n  - {id: a, sha256: 1111111111111111111111111111111111111111111111111111111111111111, answersFor: [\"*a\", \"\"], passkeys: [x]}\n  askerKeys: [{sha256: x}, y]\n", &[
         "c.yaml:2:11: desk.secret: found 3 secrets, allowed: [new, old]",
         "c.yaml:2:12: desk.secret[0]: found 5 bytes, allowed: at least 32",
         "c.yaml:2:27: desk.secret[2]: found 1 bytes, allowed: at least 32",
-        "c.yaml:3:14: desk.publicUrl: found another address, allowed: http or https in normal form, without user, query and fragment",
+        "c.yaml:3:14: desk.publicUrl: found another address, allowed: http or https, a host and a port in normal form, and nothing more",
         "c.yaml:5:5: desk.people[0].answersFor: missing, allowed: a list",
         "c.yaml:5:21: desk.people[0].sha256: found something else, allowed: 64 hexadecimal digits",
         "c.yaml:6:99: desk.people[1].answersFor: found an empty list, allowed: at least one name, or *",
