@@ -140,7 +140,8 @@ impl Inbound {
             Parsed::Complete { head, consumed } => {
                 state.consume(consumed);
                 state.body = match head.framing {
-                    Framing::None => None,
+                    // Nothing to come: what follows is behind a whole request, though nobody reads the body.
+                    Framing::None | Framing::Length(0) => None,
                     framing => Some(BodyDecoder::new(framing)),
                 };
                 Ok(Some(head))
