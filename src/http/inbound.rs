@@ -155,17 +155,8 @@ impl Inbound {
             {
                 let mut state = self.state();
                 state.made_room = false;
-                if state.ended {
-                    return Watch::Left;
-                }
-                if state.bytes.len() >= READ_AHEAD_BYTES {
-                    // With its body still coming the caller is being read at the handler's pace; behind a whole
-                    // request the close could no longer be seen.
-                    return if state.body.is_some() {
-                        Watch::Present
-                    } else {
-                        Watch::Left
-                    };
+                if let Some(watch) = state.verdict() {
+                    return watch;
                 }
             }
             match self.poll_fill(cx) {
@@ -184,11 +175,8 @@ impl Inbound {
     pub(super) fn look(&self) -> bool {
         let mut some = [0; READ_BYTES];
         loop {
-            {
-                let state = self.state();
-                if state.ended || (state.body.is_none() && state.bytes.len() >= READ_AHEAD_BYTES) {
-                    return true;
-                }
+            if let Some(watch) = self.state().verdict() {
+                return watch == Watch::Left;
             }
             match self.stream.try_read(&mut some) {
                 None => return false,
@@ -238,6 +226,23 @@ impl Inbound {
 }
 
 impl State {
+    /// What is known without reading more, which must then not be done. `None`: the socket has to be read.
+    const fn verdict(&self) -> Option<Watch> {
+        if self.ended {
+            return Some(Watch::Left);
+        }
+        if self.bytes.len() < READ_AHEAD_BYTES {
+            return None;
+        }
+        // With its body still coming the caller is being read at the handler's pace; behind a whole request the close
+        // could no longer be seen.
+        Some(if self.body.is_some() {
+            Watch::Present
+        } else {
+            Watch::Left
+        })
+    }
+
     fn consume(&mut self, count: usize) {
         self.bytes.drain(..count.min(self.bytes.len()));
         if self.bytes.is_empty() {
