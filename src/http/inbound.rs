@@ -33,8 +33,9 @@ struct State {
     ended: bool,
     /// The body of the request at hand, until it is whole.
     body: Option<BodyDecoder>,
-    /// A body reader made room since the socket was last looked at.
-    made_room: bool,
+    /// The watch has to look again: a body reader made room since it last did, or a handler's own look read what the
+    /// socket then no longer wakes anyone for.
+    watch_due: bool,
     /// Who waits for more body.
     body_waker: Option<Waker>,
 }
@@ -154,7 +155,7 @@ impl Inbound {
         loop {
             {
                 let mut state = self.state();
-                state.made_room = false;
+                state.watch_due = false;
                 if let Some(watch) = state.verdict() {
                     return watch;
                 }
@@ -166,9 +167,9 @@ impl Inbound {
         }
     }
 
-    /// Whether a body reader made room since the last [`Inbound::poll_watch`]: then the socket is due a look.
-    pub(super) fn made_room(&self) -> bool {
-        self.state().made_room
+    /// Whether something happened since the last [`Inbound::poll_watch`] that calls for another one.
+    pub(super) fn watch_is_due(&self) -> bool {
+        self.state().watch_due
     }
 
     /// Whether the caller has left, by a look that does not wait.
@@ -183,6 +184,7 @@ impl Inbound {
                 Some(Ok(count)) if count > 0 => self.keep(&some[..count]),
                 Some(_) => self.state().ended = true,
             }
+            self.state().watch_due = true;
         }
     }
 
@@ -250,7 +252,7 @@ impl State {
             self.bytes = Vec::new();
         }
         // Only what was taken makes room: a reader that finds nothing must not have the connection look again at once.
-        self.made_room |= count > 0;
+        self.watch_due |= count > 0;
     }
 
     /// Decodes at most about `most` bytes of the body. `Ok(true)`: the body is whole.

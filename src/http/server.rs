@@ -214,7 +214,7 @@ impl<H: Handler> Connection<H> {
                 if let Poll::Ready(responded) = handler.as_mut().poll(cx) {
                     return Poll::Ready(Some(responded));
                 }
-                if !self.inbound.made_room() {
+                if !self.inbound.watch_is_due() {
                     return Poll::Pending;
                 }
             }
