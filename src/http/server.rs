@@ -180,7 +180,8 @@ impl<H: Handler> Connection<H> {
             self.inbound.clone(),
             self.world.clock.clone(),
             self.limits.body_time,
-            head.keep_alive,
+            // After a CONNECT the other side may go on in another protocol.
+            head.keep_alive && head.method != Method::Connect,
             head.method == Method::Head,
             head.chunks,
         );
