@@ -140,6 +140,8 @@ async fn refuse(stream: &Stream) {
         Poll::Ready(())
     })
     .await;
+    // Closed with the request unread it would be reset, which can destroy the answer (RFC 9112 section 9.6).
+    let _ = stream.try_read(&mut [0; 4096]);
 }
 
 struct Connection<H> {
