@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smol::Task;
-use smol::future::FutureExt;
+use smol::future::{FutureExt, yield_now};
 
 use super::caller::CallerSocket;
 use super::head::{Method, RequestHead};
@@ -60,6 +60,8 @@ pub async fn serve<H: Handler>(
                 connections
                     .admit(&world, stream, peer, &handler, &limits)
                     .await;
+                // Whoever connects without a pause must not keep the connections that are open from running.
+                yield_now().await;
             }
             // Out of descriptors or memory, or a connection that ended in the queue. Calls that run live on.
             Err(error) => {
