@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use url::Url;
 
@@ -358,8 +358,8 @@ impl Wire {
                 Ok(Parsed::Partial) => {}
             }
             match self.poll_fill(cx) {
-                Poll::Ready(true) => {}
-                Poll::Ready(false) => {
+                Poll::Ready(Fill::More) => {}
+                Poll::Ready(Fill::End | Fill::Broken) => {
                     return Poll::Ready(Err(ClientFault {
                         kind: FaultKind::Closed,
                         sent,
@@ -376,19 +376,30 @@ impl Wire {
         }
     }
 
-    /// Reads once what the socket has. `Ready(false)`: the end, or a reset.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Reads once what the socket has.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Fill> {
         let mut some = [0; READ_BYTES];
-        match self.stream.poll_read(cx, &mut some) {
-            Poll::Ready(Ok(count)) if count > 0 => {
+        let read = ready!(self.stream.poll_read(cx, &mut some));
+        Poll::Ready(match read {
+            Ok(0) => Fill::End,
+            Ok(count) => {
                 self.replied = true;
                 self.bytes.extend_from_slice(&some[..count]);
-                Poll::Ready(true)
+                Fill::More
             }
-            Poll::Ready(_) => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
-        }
+            Err(_) => Fill::Broken,
+        })
     }
+}
+
+/// What reading once gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    More,
+    /// The end of the stream, which can be the end of a body.
+    End,
+    /// A reset or another fault of the connection, which never is one.
+    Broken,
 }
 
 /// A reply whose body is still to be read. Dropping it before the end closes its connection.
@@ -450,12 +461,14 @@ impl Reply {
                 return Poll::Ready(Ok(None));
             };
             match wire.poll_fill(cx) {
-                Poll::Ready(true) => {}
-                Poll::Ready(false) => {
+                Poll::Ready(Fill::More) => {}
+                // RFC 9112 section 8: without a length the end of the stream is the end of the body, unless the
+                // connection says that something went wrong.
+                Poll::Ready(end) => {
                     self.wire = None;
                     return Poll::Ready(match self.decoder.eof() {
-                        Ok(()) => Ok(None),
-                        Err(_) => Err(ClientFault::after(FaultKind::Closed)),
+                        Ok(()) if end == Fill::End => Ok(None),
+                        _ => Err(ClientFault::after(FaultKind::Closed)),
                     });
                 }
                 Poll::Pending => return Poll::Pending,
