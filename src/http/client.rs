@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::io;
 use std::task::{Context, Poll, ready};
 
 use url::Url;
@@ -322,7 +323,7 @@ impl Wire {
             match self.stream.poll_write(cx, &request[self.written..]) {
                 Poll::Ready(Ok(count)) if count > 0 => self.written += count,
                 Poll::Ready(_) => {
-                    // It may have answered before it closed: read that first.
+                    // It may have answered before it closed: read that first, below.
                     write_failed = true;
                     break;
                 }
@@ -357,15 +358,15 @@ impl Wire {
                 }
                 Ok(Parsed::Partial) => {}
             }
-            match self.poll_fill(cx) {
+            let filled = if write_failed {
+                // Without waiting for the reactor, which may not have said yet that there is something to read.
+                Poll::Ready(self.fill())
+            } else {
+                self.poll_fill(cx)
+            };
+            match filled {
                 Poll::Ready(Fill::More) => {}
                 Poll::Ready(Fill::End | Fill::Broken) => {
-                    return Poll::Ready(Err(ClientFault {
-                        kind: FaultKind::Closed,
-                        sent,
-                    }));
-                }
-                Poll::Pending if write_failed => {
                     return Poll::Ready(Err(ClientFault {
                         kind: FaultKind::Closed,
                         sent,
@@ -380,7 +381,20 @@ impl Wire {
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Fill> {
         let mut some = [0; READ_BYTES];
         let read = ready!(self.stream.poll_read(cx, &mut some));
-        Poll::Ready(match read {
+        Poll::Ready(self.keep(read, &some))
+    }
+
+    /// Reads once what the socket has now; for a connection that will not have more.
+    fn fill(&mut self) -> Fill {
+        let mut some = [0; READ_BYTES];
+        match self.stream.try_read(&mut some) {
+            Some(read) => self.keep(read, &some),
+            None => Fill::Broken,
+        }
+    }
+
+    fn keep(&mut self, read: io::Result<usize>, some: &[u8]) -> Fill {
+        match read {
             Ok(0) => Fill::End,
             Ok(count) => {
                 self.replied = true;
@@ -388,7 +402,7 @@ impl Wire {
                 Fill::More
             }
             Err(_) => Fill::Broken,
-        })
+        }
     }
 }
 
