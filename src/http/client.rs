@@ -238,6 +238,10 @@ impl Client {
         request: &[u8],
         deadline: Instant,
     ) -> Result<ResponseHead, ClientFault> {
+        // A timeout polls first, and the first poll writes: what came too late must not be sent at all.
+        if self.world.clock.now() >= deadline {
+            return Err(ClientFault::before(FaultKind::Timeout));
+        }
         let head = poll_fn(|cx| wire.poll_exchange(cx, method, request, &self.heads));
         match self.world.clock.timeout(deadline, head).await {
             Ok(done) => done,
