@@ -266,6 +266,7 @@ impl Client {
             status,
             headers,
             wire: Some(wire),
+            fault: None,
             decoder,
             home,
             world,
@@ -426,8 +427,10 @@ pub struct Reply {
     pub status: u16,
     /// The headers.
     pub headers: Headers,
-    /// Until the body is whole.
+    /// Until the body is whole or has failed.
     wire: Option<Wire>,
+    /// Why it failed.
+    fault: Option<ClientFault>,
     decoder: BodyDecoder,
     /// Where the connection goes after a whole reply that allows another.
     home: Option<(Pool, Origin)>,
@@ -461,12 +464,11 @@ impl Reply {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ClientFault>> {
         loop {
             let Some(wire) = &mut self.wire else {
-                return Poll::Ready(Ok(None));
+                return Poll::Ready(self.fault.map_or(Ok(None), Err));
             };
             let mut chunk = Vec::new();
             let Ok(step) = self.decoder.decode(&wire.bytes, &mut chunk, READ_BYTES) else {
-                self.wire = None;
-                return Poll::Ready(Err(ClientFault::after(FaultKind::Protocol)));
+                return Poll::Ready(Err(self.fail(FaultKind::Protocol)));
             };
             wire.bytes.drain(..step.consumed);
             if step.done {
@@ -486,12 +488,18 @@ impl Reply {
                     self.wire = None;
                     return Poll::Ready(match self.decoder.eof() {
                         Ok(()) if end == Fill::End => Ok(None),
-                        _ => Err(ClientFault::after(FaultKind::Closed)),
+                        _ => Err(self.fail(FaultKind::Closed)),
                     });
                 }
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Closes the connection, and remembers why: asked again, a body that failed must not seem to end well.
+    fn fail(&mut self, kind: FaultKind) -> ClientFault {
+        self.wire = None;
+        *self.fault.insert(ClientFault::after(kind))
     }
 
     /// The rest of the body, of at most `limit` bytes.
