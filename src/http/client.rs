@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::io;
+use std::task::{Context, Poll, ready};
 
 use url::Url;
 
@@ -265,6 +266,10 @@ impl Client {
         request: &[u8],
         deadline: Instant,
     ) -> Result<ResponseHead, ClientFault> {
+        // A timeout polls first, and the first poll writes: what came too late must not be sent at all.
+        if self.world.clock.now() >= deadline {
+            return Err(ClientFault::before(FaultKind::Timeout));
+        }
         let head = poll_fn(|cx| wire.poll_exchange(cx, method, request, &self.heads));
         match self.world.clock.timeout(deadline, head).await {
             Ok(done) => done,
@@ -289,6 +294,7 @@ impl Client {
             status,
             headers,
             wire: Some(wire),
+            fault: None,
             decoder,
             home,
             world,
@@ -350,7 +356,7 @@ impl Wire {
             match self.stream.poll_write(cx, &request[self.written..]) {
                 Poll::Ready(Ok(count)) if count > 0 => self.written += count,
                 Poll::Ready(_) => {
-                    // It may have answered before it closed: read that first.
+                    // It may have answered before it closed: read that first, below.
                     write_failed = true;
                     break;
                 }
@@ -385,15 +391,15 @@ impl Wire {
                 }
                 Ok(Parsed::Partial) => {}
             }
-            match self.poll_fill(cx) {
-                Poll::Ready(Filled::More) => {}
-                Poll::Ready(Filled::End | Filled::Broken) => {
-                    return Poll::Ready(Err(ClientFault {
-                        kind: FaultKind::Closed,
-                        sent,
-                    }));
-                }
-                Poll::Pending if write_failed => {
+            let filled = if write_failed {
+                // Without waiting for the reactor, which may not have said yet that there is something to read.
+                Poll::Ready(self.fill())
+            } else {
+                self.poll_fill(cx)
+            };
+            match filled {
+                Poll::Ready(Fill::More) => {}
+                Poll::Ready(Fill::End | Fill::Broken) => {
                     return Poll::Ready(Err(ClientFault {
                         kind: FaultKind::Closed,
                         sent,
@@ -405,26 +411,41 @@ impl Wire {
     }
 
     /// Reads once what the socket has.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Filled> {
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Fill> {
         let mut some = [0; READ_BYTES];
-        self.stream.poll_read(cx, &mut some).map(|read| match read {
-            Ok(0) => Filled::End,
+        let read = ready!(self.stream.poll_read(cx, &mut some));
+        Poll::Ready(self.keep(read, &some))
+    }
+
+    /// Reads once what the socket has now; for a connection that will not have more.
+    fn fill(&mut self) -> Fill {
+        let mut some = [0; READ_BYTES];
+        match self.stream.try_read(&mut some) {
+            Some(read) => self.keep(read, &some),
+            None => Fill::Broken,
+        }
+    }
+
+    fn keep(&mut self, read: io::Result<usize>, some: &[u8]) -> Fill {
+        match read {
+            Ok(0) => Fill::End,
             Ok(count) => {
                 self.replied = true;
                 self.bytes.extend_from_slice(&some[..count]);
-                Filled::More
+                Fill::More
             }
-            Err(_) => Filled::Broken,
-        })
+            Err(_) => Fill::Broken,
+        }
     }
 }
 
-/// What one read found.
-enum Filled {
+/// What reading once gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
     More,
-    /// The end, as the server meant it.
+    /// The end of the stream, which can be the end of a body.
     End,
-    /// A reset, or the end of a TLS connection that was not announced: what came before may be a part.
+    /// A reset or another fault of the connection, which never is one.
     Broken,
 }
 
@@ -434,8 +455,10 @@ pub struct Reply {
     pub status: u16,
     /// The headers.
     pub headers: Headers,
-    /// Until the body is whole.
+    /// Until the body is whole or has failed.
     wire: Option<Wire>,
+    /// Why it failed.
+    fault: Option<ClientFault>,
     decoder: BodyDecoder,
     /// Where the connection goes after a whole reply that allows another.
     home: Option<(Pool, Origin)>,
@@ -469,12 +492,11 @@ impl Reply {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ClientFault>> {
         loop {
             let Some(wire) = &mut self.wire else {
-                return Poll::Ready(Ok(None));
+                return Poll::Ready(self.fault.map_or(Ok(None), Err));
             };
             let mut chunk = Vec::new();
             let Ok(step) = self.decoder.decode(&wire.bytes, &mut chunk, READ_BYTES) else {
-                self.wire = None;
-                return Poll::Ready(Err(ClientFault::after(FaultKind::Protocol)));
+                return Poll::Ready(Err(self.fail(FaultKind::Protocol)));
             };
             wire.bytes.drain(..step.consumed);
             if step.done {
@@ -487,20 +509,25 @@ impl Reply {
                 return Poll::Ready(Ok(None));
             };
             match wire.poll_fill(cx) {
-                Poll::Ready(Filled::More) => {}
+                Poll::Ready(Fill::More) => {}
+                // RFC 9112 section 8: without a length the end of the stream is the end of the body, unless the
+                // connection says that something went wrong.
                 Poll::Ready(end) => {
                     self.wire = None;
-                    // RFC 9112 section 8: a body that ends with the connection is whole only if the end is one
-                    // that the server meant; with TLS that is a close_notify.
-                    let whole = matches!(end, Filled::End) && self.decoder.eof().is_ok();
-                    return Poll::Ready(match whole {
-                        true => Ok(None),
-                        false => Err(ClientFault::after(FaultKind::Closed)),
+                    return Poll::Ready(match self.decoder.eof() {
+                        Ok(()) if end == Fill::End => Ok(None),
+                        _ => Err(self.fail(FaultKind::Closed)),
                     });
                 }
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Closes the connection, and remembers why: asked again, a body that failed must not seem to end well.
+    fn fail(&mut self, kind: FaultKind) -> ClientFault {
+        self.wire = None;
+        *self.fault.insert(ClientFault::after(kind))
     }
 
     /// The rest of the body, of at most `limit` bytes.

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smol::Task;
-use smol::future::FutureExt;
+use smol::future::{FutureExt, yield_now};
 
 use super::caller::CallerSocket;
 use super::head::{Method, RequestHead};
@@ -62,6 +62,8 @@ pub async fn serve<H: Handler>(
                 connections
                     .admit(&world, stream, peer, &handler, &limits)
                     .await;
+                // Whoever connects without a pause must not keep the connections that are open from running.
+                yield_now().await;
             }
             // Out of descriptors or memory, or a connection that ended in the queue. Calls that run live on.
             Err(error) => {
@@ -143,6 +145,8 @@ async fn refuse(stream: &Stream) {
         Poll::Ready(())
     })
     .await;
+    // Closed with the request unread it would be reset, which can destroy the answer (RFC 9112 section 9.6).
+    let _ = stream.try_read(&mut [0; 4096]);
 }
 
 struct Connection<H> {
@@ -202,7 +206,8 @@ impl<H: Handler> Connection<H> {
             self.inbound.clone(),
             self.world.clock.clone(),
             self.limits.body_time,
-            head.keep_alive,
+            // After a CONNECT the other side may go on in another protocol.
+            head.keep_alive && head.method != Method::Connect,
             head.method == Method::Head,
             head.chunks,
         );
@@ -236,7 +241,7 @@ impl<H: Handler> Connection<H> {
                 if let Poll::Ready(responded) = handler.as_mut().poll(cx) {
                     return Poll::Ready(Some(responded));
                 }
-                if !self.inbound.made_room() {
+                if !self.inbound.watch_is_due() {
                     return Poll::Pending;
                 }
             }
