@@ -115,6 +115,10 @@ impl Asker {
         let window = deadline.remaining(clock);
         let mut slowest = Duration::ZERO;
         loop {
+            // A machine that slept wakes with its timers unmoved: the wall clock may have passed the deadline since.
+            if deadline.passed(clock) {
+                return Ok(Answer::Expired);
+            }
             let asked = clock.now();
             let reply = match self
                 .request(Method::Get, &url, channel, None, deadline)
