@@ -26,8 +26,8 @@ impl Default for AskTiming {
     }
 }
 
-/// The last poll starts this long before the deadline, or twice the slowest round trip so far: a yes must have been
-/// read before the deadline, so a poll that begins at it could never count.
+/// The last poll starts this long before the deadline: a yes must have been read before it, so a poll that begins at the
+/// deadline could never count. Where a round trip has taken long, one poll starts twice that before the deadline too.
 const FINAL_MARGIN: Duration = Duration::from_secs(1);
 
 /// Asks questions. Cloning shares the connections.
@@ -148,11 +148,14 @@ impl Asker {
                 return Ok(answer);
             }
             slowest = slowest.max(clock.now().since(asked));
-            let margin = FINAL_MARGIN.max(2 * slowest).min(window / 4);
+            let last = FINAL_MARGIN.min(window / 4);
             let left = deadline.remaining(clock);
-            if left <= margin {
+            if left <= last {
                 return Ok(Answer::Expired);
             }
+            // One slow round trip must not end the window early: behind the poll that allows for it there is another.
+            let safe = last.max(2 * slowest).min(window / 4);
+            let margin = if left > safe { safe } else { last };
             clock.sleep(self.next_poll().min(left - margin)).await;
         }
     }
