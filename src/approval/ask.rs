@@ -57,14 +57,11 @@ pub enum EndpointFault {
 impl fmt::Display for EndpointFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answer(fault) => write!(
-                f,
-                "the approval endpoint's reply is not of the protocol: {fault}"
-            ),
+            Self::Answer(fault) => fault.fmt(f),
             Self::Connection(kind) => {
                 write!(
                     f,
-                    "the approval endpoint could not be asked: {}",
+                    "the exchange with the approval endpoint failed: {}",
                     ClientFault {
                         kind: *kind,
                         sent: false
@@ -214,7 +211,10 @@ impl Asker {
 
 impl From<ClientFault> for EndpointFault {
     fn from(fault: ClientFault) -> Self {
-        Self::Connection(fault.kind)
+        match fault.kind {
+            FaultKind::TooLarge => Self::Answer(AnswerFault::TooLong),
+            kind => Self::Connection(kind),
+        }
     }
 }
 
