@@ -30,6 +30,10 @@ impl Default for AskTiming {
 /// deadline could never count. Where a round trip has taken long, one poll starts twice that before the deadline too.
 const FINAL_MARGIN: Duration = Duration::from_secs(1);
 
+/// Headers that are the asker's own; those of the framing are the codec's. A second one beside ours would be read by one
+/// endpoint and not by another.
+const OWN_HEADERS: [&str; 2] = ["accept", "content-type"];
+
 /// Asks questions. Cloning shares the connections.
 #[derive(Clone)]
 pub struct Asker {
@@ -184,6 +188,9 @@ impl Asker {
     ) -> Result<Reply, EndpointFault> {
         let mut request = OutRequest::new(method, url)?.header("accept", "application/json")?;
         for (name, value) in &channel.headers {
+            if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+                return Err(EndpointFault::Header);
+            }
             request = request.header(name, value.expose())?;
         }
         // A POST that may have been seen is never repeated, so it does not risk a pooled connection that has died.
