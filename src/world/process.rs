@@ -427,6 +427,49 @@ mod tests {
         })
     }
 
+    /// A file of this test's own, removed with the value.
+    struct Scratch(std::path::PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("countersign-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            // One that a killed test of the same process id left behind would look ready.
+            let _ = std::fs::remove_file(&path);
+            Self(path)
+        }
+
+        fn pids(&self) -> Vec<u32> {
+            pids(&self.0)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    /// A script that ignores SIGTERM, forks twice, and writes the three pids to `file`.
+    fn family(file: &Path, inner: &Path) -> Command {
+        let (file, inner) = (file.display(), inner.display());
+        shell(&format!(
+            "trap '' TERM; sleep 600 & a=$!; (trap '' TERM; sleep 600 & echo $! > {inner}; wait) & \
+             while [ ! -s {inner} ]; do :; done; echo $$ $a $(cat {inner}) > {file}.tmp; mv {file}.tmp {file}; wait"
+        ))
+    }
+
+    fn pids(&self) -> Vec<u32> {
+            pids(&self.0)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
     /// A script that ignores SIGTERM, forks twice, and writes the three pids to `file`.
     fn family(file: &Path) -> Command {
         let file = file.display();
@@ -454,9 +497,9 @@ mod tests {
     fn dropping_the_future_ends_the_whole_group() {
         let runtime = runtime();
         let world = runtime.world().clone();
-        let file = std::env::temp_dir().join(format!("countersign-family-{}", std::process::id()));
-        let command = family(&file);
-        let ids = file.clone();
+        let (file, inner) = (Scratch::new("family"), Scratch::new("family.c"));
+        let command = family(&file.0, &inner.0);
+        let ids = file.0.clone();
         let pids = runtime.block_on(async move {
             let deadline = world.clock.after(Duration::from_secs(60));
             let running = world.start(&command, deadline).unwrap();
@@ -471,20 +514,18 @@ mod tests {
         while pids.iter().any(|pid| alive(*pid)) {
             std::thread::yield_now();
         }
-        let _ = std::fs::remove_file(file.with_extension("c"));
-        let _ = std::fs::remove_file(file);
     }
 
     #[test]
     fn a_child_out_of_time_is_ended_even_if_it_ignores_sigterm() {
         let runtime = runtime();
         let world = runtime.world().clone();
-        let file = std::env::temp_dir().join(format!("countersign-deaf-{}", std::process::id()));
+        let file = Scratch::new("deaf");
         let command = shell(&format!(
             "trap '' TERM; echo 1 > {}; while :; do sleep 600; done",
-            file.display()
+            file.0.display()
         ));
-        let ready = file.clone();
+        let ready = file.0.clone();
         let finished = runtime.block_on(async move {
             let deadline = world.clock.after(Duration::from_secs(1));
             let running = world.start(&command, deadline).unwrap();
@@ -497,7 +538,6 @@ mod tests {
             };
             smol::future::or(running, hand).await.unwrap()
         });
-        let _ = std::fs::remove_file(file);
         assert!(finished.timed_out);
         assert_eq!(finished.exit_code, None);
         assert_eq!(finished.signal, Some(9));
@@ -506,26 +546,6 @@ mod tests {
     /// Neither running nor waiting to be reaped: not in the process table at all.
     fn gone(pid: u32) -> bool {
         !Path::new(&format!("/proc/{pid}")).exists()
-    }
-
-    /// A file of this test's own, removed with the value.
-    struct Scratch(std::path::PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let name = format!("countersign-{name}-{}", std::process::id());
-            Self(std::env::temp_dir().join(name))
-        }
-
-        fn pids(&self) -> Vec<u32> {
-            pids(&self.0)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
-        }
     }
 
     #[test]
