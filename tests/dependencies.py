@@ -8,6 +8,10 @@ held crates (HELD) at another version, and on fuzz/ not building the versions th
     tests/dependencies.py             the audit
     tests/dependencies.py --missing   prints lines to complete, for what the list lacks
 
+After a change of dependencies, fuzz/Cargo.lock is made of ours, so that what is fuzzed is what ships:
+
+    cp Cargo.lock fuzz/Cargo.lock && cargo metadata --format-version 1 --manifest-path fuzz/Cargo.toml > /dev/null
+
 Nothing but Python's own library and cargo; run from anywhere. Exits with 1 and a line for each finding.
 """
 

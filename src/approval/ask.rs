@@ -26,9 +26,13 @@ impl Default for AskTiming {
     }
 }
 
-/// The last poll starts this long before the deadline, or twice the slowest round trip so far: a yes must have been
-/// read before the deadline, so a poll that begins at it could never count.
+/// The last poll starts this long before the deadline: a yes must have been read before it, so a poll that begins at the
+/// deadline could never count. Where a round trip has taken long, one poll starts twice that before the deadline too.
 const FINAL_MARGIN: Duration = Duration::from_secs(1);
+
+/// Headers that are the asker's own; those of the framing are the codec's. A second one beside ours would be read by one
+/// endpoint and not by another.
+const OWN_HEADERS: [&str; 2] = ["accept", "content-type"];
 
 /// Asks questions. Cloning shares the connections.
 #[derive(Clone)]
@@ -57,14 +61,11 @@ pub enum EndpointFault {
 impl fmt::Display for EndpointFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answer(fault) => write!(
-                f,
-                "the approval endpoint's reply is not of the protocol: {fault}"
-            ),
+            Self::Answer(fault) => fault.fmt(f),
             Self::Connection(kind) => {
                 write!(
                     f,
-                    "the approval endpoint could not be asked: {}",
+                    "the exchange with the approval endpoint failed: {}",
                     ClientFault {
                         kind: *kind,
                         sent: false
@@ -115,6 +116,10 @@ impl Asker {
         let window = deadline.remaining(clock);
         let mut slowest = Duration::ZERO;
         loop {
+            // A machine that slept wakes with its timers unmoved: the wall clock may have passed the deadline since.
+            if deadline.passed(clock) {
+                return Ok(Answer::Expired);
+            }
             let asked = clock.now();
             let reply = match self
                 .request(Method::Get, &url, channel, None, deadline)
@@ -144,11 +149,14 @@ impl Asker {
                 return Ok(answer);
             }
             slowest = slowest.max(clock.now().since(asked));
-            let margin = FINAL_MARGIN.max(2 * slowest).min(window / 4);
+            let last = FINAL_MARGIN.min(window / 4);
             let left = deadline.remaining(clock);
-            if left <= margin {
+            if left <= last {
                 return Ok(Answer::Expired);
             }
+            // One slow round trip must not end the window early: behind the poll that allows for it there is another.
+            let safe = last.max(2 * slowest).min(window / 4);
+            let margin = if left > safe { safe } else { last };
             clock.sleep(self.next_poll().min(left - margin)).await;
         }
     }
@@ -180,6 +188,9 @@ impl Asker {
     ) -> Result<Reply, EndpointFault> {
         let mut request = OutRequest::new(method, url)?.header("accept", "application/json")?;
         for (name, value) in &channel.headers {
+            if OWN_HEADERS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+                return Err(EndpointFault::Header);
+            }
             request = request.header(name, value.expose())?;
         }
         // A POST that may have been seen is never repeated, so it does not risk a pooled connection that has died.
@@ -207,7 +218,10 @@ impl Asker {
 
 impl From<ClientFault> for EndpointFault {
     fn from(fault: ClientFault) -> Self {
-        Self::Connection(fault.kind)
+        match fault.kind {
+            FaultKind::TooLarge => Self::Answer(AnswerFault::TooLong),
+            kind => Self::Connection(kind),
+        }
     }
 }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use url::Url;
 
-use super::{Failure, credentials, help, output};
-use crate::desk::terminal::{self, PendingQuestion, TerminalAnswer, Told};
-use crate::http::Client;
+use super::{Failure, credentials, help, output, parts};
+use crate::desk::terminal::{self, PendingQuestion, TerminalAnswer, TerminalFault, Told};
 use crate::json::quote;
 use crate::secret::Secret;
 use crate::text::printable;
@@ -55,11 +54,20 @@ fn options(mut parser: lexopt::Parser) -> Result<Option<Options>, Failure> {
 fn questions(runtime: &Runtime, options: &Options) -> Result<terminal::Pending, Failure> {
     let world = runtime.world().clone();
     let (desk, key) = (options.desk.clone(), options.key.clone());
+    let client = parts::client(&world, None)?;
     let listed = runtime.block_on(async move {
-        let client = Client::new(world.clone());
         terminal::pending(&client, world.clock.after(DESK_TIME), &desk, &key).await
     });
-    listed.map_err(|fault| Failure::Failed(fault.to_string()))
+    listed.map_err(failure)
+}
+
+/// What was typed wrongly is usage; the rest failed.
+fn failure(fault: TerminalFault) -> Failure {
+    let text = fault.to_string();
+    match fault {
+        TerminalFault::DeskUrl | TerminalFault::Key | TerminalFault::Plain => Failure::Usage(text),
+        _ => Failure::Failed(text),
+    }
 }
 
 /// `countersign pending --desk URL`
@@ -123,12 +131,12 @@ pub(super) fn answer(command: &str, parser: lexopt::Parser) -> Result<(), Failur
         None => only(&questions(&runtime, &options)?.questions)?,
     };
     let world = runtime.world().clone();
+    let client = parts::client(&world, None)?;
     let told = runtime.block_on(async move {
-        let client = Client::new(world.clone());
         let deadline = world.clock.after(DESK_TIME);
         terminal::answer(&client, deadline, &options.desk, &options.key, &id, answer).await
     });
-    match told.map_err(|fault| Failure::Failed(fault.to_string()))? {
+    match told.map_err(failure)? {
         Told::Now(result) => {
             output::result(&result);
             Ok(())

@@ -7,8 +7,7 @@ use lexopt::prelude::{Long, Short, Value, ValueExt};
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::{Failure, credentials, help, output, waiting::Waiting};
-use crate::http;
+use super::{Failure, credentials, help, output, parts, waiting::Waiting};
 use crate::json::{self, Members, string};
 use crate::mcp::{Client, ToolResult, Version};
 use crate::secret::Secret;
@@ -195,6 +194,11 @@ fn client(world: &World, url: &str, options: &Options) -> Result<Client, Failure
             "a URL with credentials in it is not taken; use --token-file".to_owned(),
         ));
     }
+    let plain = match (url.scheme(), url.host_str()) {
+        ("https", Some(_)) => false,
+        ("http", Some(host)) => !crate::desk::is_loopback(host),
+        _ => return Err(Failure::Usage("the URL must be http or https".to_owned())),
+    };
     if let Some(servers) = &options.servers {
         url.query_pairs_mut().append_pair("servers", servers);
     }
@@ -206,5 +210,11 @@ fn client(world: &World, url: &str, options: &Options) -> Result<Client, Failure
     if let Some(channel) = credentials::CHANNEL.read(options.channel_file.as_deref())? {
         headers.push(("x-elicitation-url".to_owned(), channel));
     }
-    Ok(Client::new(http::Client::new(world.clone()), url, headers))
+    if plain && !headers.is_empty() {
+        return Err(Failure::Usage(
+            "a token or an approval URL is sent over https, or over http to this machine only"
+                .to_owned(),
+        ));
+    }
+    Ok(Client::new(parts::client(world, None)?, url, headers))
 }

@@ -5,15 +5,20 @@ use std::path::{Path, PathBuf};
 use lexopt::prelude::{Long, Short};
 
 use super::{Failure, help, output};
-use crate::config::{Ask, Config, Kind, Mount, ProcessLookup, Server};
+use crate::config::{Ask, Config, Fault, Kind, Mount, ProcessLookup, Server};
 
 /// Reads a configuration, its warnings said and its faults told all at once.
 pub(super) fn load(file: Option<&Path>) -> Result<Config, Failure> {
     let file = file.ok_or_else(|| Failure::Usage("--config FILE is needed".to_owned()))?;
-    let (config, warnings) = Config::load(file).map_err(|faults| {
+    let wrong = |faults: Vec<Fault>| {
         let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
         Failure::Usage(format!("the configuration is wrong\n{}", lines.join("\n")))
-    })?;
+    };
+    let (config, warnings) = Config::load(file).map_err(wrong)?;
+    let short = config.short_secrets(&ProcessLookup);
+    if !short.is_empty() {
+        return Err(wrong(short));
+    }
     for warning in warnings.iter().chain(&config.unset(&ProcessLookup)) {
         output::note(&format!("warning: {warning}"));
     }

@@ -80,7 +80,7 @@ pub(super) fn run(mut parser: lexopt::Parser) -> Result<(), Failure> {
             played
         };
         let signalled = async {
-            serve::ended(signals).await?;
+            serve::ended(signals, &[]).await?;
             if scratch.has(FILES[0]) && !stay {
                 output::note(&format!("\ndropped; {} kept", FILES[0]));
             }
@@ -153,7 +153,7 @@ impl Demo {
         let session = SessionName::parse("demo").ok_or(Failure::Told)?;
         let channel = desk.session_url(&session);
         let mut served = parts::spawn(world, vec![desk_listener], &desk, &limits);
-        let gateway = Arc::new(parts::gateway(world, &config));
+        let gateway = Arc::new(parts::gateway(world, &config)?);
         served.extend(parts::spawn(
             world,
             vec![gateway_listener],

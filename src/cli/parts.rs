@@ -1,6 +1,8 @@
 //! The parts that a configuration describes, put together and set listening.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,21 +13,43 @@ use url::Url;
 use super::Failure;
 use crate::approval::{AskTiming, Asker};
 use crate::bundle::{Bundle, Confirmer};
-use crate::config::{Askers, Config, Listen, Placed, ProcessLookup, Template};
+use crate::config::{Askers, CertificateFiles, Config, Listen, Placed, ProcessLookup, Template};
 use crate::desk::{Desk, DeskSettings, Person};
 use crate::gate::Gate;
 use crate::gateway::{Gateway, Roster};
 use crate::http::{self, Budget, Guard, Handler, Limits};
 use crate::mcp::{Server, ServerSettings, Service};
 use crate::secret::{MIN_SECRET_BYTES, Secret, base64url};
+use crate::world::tls::{ClientTls, ServerTls};
 use crate::world::{Listener, World};
 
 /// Descriptors that are not connections: listeners, the log, the poller, children's pipes.
 const OTHER_DESCRIPTORS: u64 = 128;
 
+/// A file of authorities that are trusted besides the built-in ones, in whatever process it is set.
+const CA_VARIABLE: &str = "SSL_CERT_FILE";
+
+/// The client of this process: it trusts the built-in authorities, those of `ca_file`, and those of `SSL_CERT_FILE`.
+pub(super) fn client(world: &World, ca_file: Option<&Path>) -> Result<http::Client, Failure> {
+    let variable = std::env::var_os(CA_VARIABLE);
+    let variable = variable.filter(|file| ClientTls::is_present() && !file.is_empty());
+    let files: Vec<&Path> = ca_file
+        .into_iter()
+        .chain(variable.as_deref().map(|file: &OsStr| Path::new(file)))
+        .collect();
+    let tls = ClientTls::also_trusting(&world.clock, &files).map_err(|fault| {
+        let source = match ca_file {
+            Some(file) if file == fault.file => "tls.caFile",
+            _ => CA_VARIABLE,
+        };
+        Failure::Usage(format!("{source}: {fault}"))
+    })?;
+    Ok(http::Client::trusting(world.clone(), tls))
+}
+
 /// The gateway with its bundles inside.
-pub(super) fn gateway(world: &World, config: &Config) -> Server<Gateway> {
-    let client = http::Client::new(world.clone());
+pub(super) fn gateway(world: &World, config: &Config) -> Result<Server<Gateway>, Failure> {
+    let client = client(world, config.tls.ca_file.as_deref())?;
     let confirmer = confirmer(world, config, client.clone());
     let roster = Roster::new(config, &confirmer, &client);
     let gateway = Gateway::new(world.clone(), config, roster);
@@ -36,7 +60,7 @@ pub(super) fn gateway(world: &World, config: &Config) -> Server<Gateway> {
     };
     let instructions = "Some tools here ask a person before they act. Such a call waits until the person has \
         answered; a refusal says why, and nothing has then happened.";
-    server(world, config, gateway, guard, instructions)
+    Ok(server(world, config, gateway, guard, instructions))
 }
 
 /// The bundle `name`, for a process of its own.
@@ -45,7 +69,7 @@ pub(super) fn bundle(
     config: &Config,
     name: &str,
 ) -> Result<Server<Bundle>, Failure> {
-    let client = http::Client::new(world.clone());
+    let client = client(world, config.tls.ca_file.as_deref())?;
     let confirmer = confirmer(world, config, client);
     let bundle = Bundle::new(config, name, &confirmer)
         .map_err(|fault| Failure::Usage(format!("{}: {fault}", config.file)))?;
@@ -122,7 +146,9 @@ pub(super) fn desk(
         public_url: match &desk.public_url {
             Some(url) => url.clone(),
             None => {
-                local_url(address.or_else(|| desk.listen.first().map(|listen| listen.address)))?
+                let scheme = if desk.tls.is_some() { "https" } else { "http" };
+                let configured = desk.listen.first().map(|listen| listen.address);
+                local_url(scheme, address.or(configured))?
             }
         },
         secrets,
@@ -157,9 +183,9 @@ fn seeded(secrets: &[Placed<Template>]) -> Vec<Secret> {
         .collect()
 }
 
-fn local_url(address: Option<SocketAddr>) -> Result<Url, Failure> {
+fn local_url(scheme: &str, address: Option<SocketAddr>) -> Result<Url, Failure> {
     let port = address.map_or(8601, |address| address.port());
-    Url::parse(&format!("http://localhost:{port}"))
+    Url::parse(&format!("{scheme}://localhost:{port}"))
         .map_err(|_| Failure::Usage("desk.publicUrl is needed".to_owned()))
 }
 
@@ -204,17 +230,37 @@ fn connections(wanted: usize) -> usize {
 }
 
 /// Opens the listeners, all of them or none.
-pub(super) fn listen(world: &World, what: &str, on: &[Listen]) -> Result<Vec<Listener>, Failure> {
-    on.iter()
-        .map(|listen| {
-            world.net.listen(listen.address).map_err(|error| {
-                Failure::Failed(format!(
-                    "{what}: cannot listen on {}: {error}",
-                    listen.address
-                ))
-            })
+pub(super) fn listen(
+    world: &World,
+    what: &str,
+    on: &[Listen],
+    tls: Option<&ServerTls>,
+) -> Result<Vec<Listener>, Failure> {
+    let open = |listen: &Listen| {
+        let listener = world.net.listen(listen.address).map_err(|error| {
+            Failure::Failed(format!(
+                "{what}: cannot listen on {}: {error}",
+                listen.address
+            ))
+        })?;
+        Ok(match tls {
+            Some(tls) => listener.with_tls(tls.clone()),
+            None => listener,
         })
-        .collect()
+    };
+    on.iter().map(open).collect()
+}
+
+/// The certificate that a part serves with, if it has one. `key` is where the configuration names it.
+pub(super) fn certificate(
+    config: &Config,
+    key: &str,
+    files: Option<&CertificateFiles>,
+) -> Result<Option<ServerTls>, Failure> {
+    files
+        .map(|files| ServerTls::load(&files.cert, &files.key))
+        .transpose()
+        .map_err(|fault| Failure::Usage(format!("{}: {key}: {fault}", config.file)))
 }
 
 /// Serves `handler` on `listeners`. Dropping the tasks ends every connection.

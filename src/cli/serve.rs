@@ -10,6 +10,7 @@ use smol::stream::StreamExt;
 
 use super::{Failure, check, help, logging, output, parts};
 use crate::config::Config;
+use crate::world::tls::ServerTls;
 use crate::world::{Listener, Runtime, World};
 
 pub(super) fn run(command: &str, mut parser: lexopt::Parser) -> Result<(), Failure> {
@@ -40,11 +41,18 @@ pub(super) fn run(command: &str, mut parser: lexopt::Parser) -> Result<(), Failu
     let signals = signals()?;
     let served = start(&world, &config, command, bundle.as_deref())?;
     runtime.block_on(async move {
-        let signal = ended(signals).await;
+        let signal = ended(signals, &served.certificates).await;
         // Dropping the listeners and connections drops every call: each waiting question ends unanswered.
         drop(served);
         signal
     })
+}
+
+/// What runs until a signal.
+#[derive(Default)]
+struct Served {
+    tasks: Vec<Task<()>>,
+    certificates: Vec<ServerTls>,
 }
 
 /// Starts what `command` names and says where it listens.
@@ -53,27 +61,36 @@ fn start(
     config: &Config,
     command: &str,
     bundle: Option<&str>,
-) -> Result<Vec<Task<()>>, Failure> {
+) -> Result<Served, Failure> {
     let limits = parts::limits(config);
-    let mut tasks = Vec::new();
+    let mut served = Served::default();
     if matches!(command, "serve" | "gateway") {
-        let listeners = parts::listen(world, "the gateway", &config.gateway.listen)?;
+        let gateway = &config.gateway;
+        let tls = parts::certificate(config, "gateway.tls", gateway.tls.as_ref())?;
+        let handler = Arc::new(parts::gateway(world, config)?);
+        let listeners = parts::listen(world, "the gateway", &gateway.listen, tls.as_ref())?;
         say("gateway", &listeners, "/mcp");
-        let gateway = Arc::new(parts::gateway(world, config));
-        tasks.extend(parts::spawn(world, listeners, &gateway, &limits));
+        served
+            .tasks
+            .extend(parts::spawn(world, listeners, &handler, &limits));
+        served.certificates.extend(tls);
     }
     if let Some(desk) = config
         .desk
         .as_ref()
         .filter(|_| matches!(command, "serve" | "desk"))
     {
-        let listeners = parts::listen(world, "the desk", &desk.listen)?;
+        let tls = parts::certificate(config, "desk.tls", desk.tls.as_ref())?;
+        let listeners = parts::listen(world, "the desk", &desk.listen, tls.as_ref())?;
         say("desk", &listeners, "/");
         let address = listeners
             .first()
             .and_then(|listener| listener.local_address().ok());
         if let Some(desk) = parts::desk(world, config, address)? {
-            tasks.extend(parts::spawn(world, listeners, &desk, &limits));
+            served
+                .tasks
+                .extend(parts::spawn(world, listeners, &desk, &limits));
+            served.certificates.extend(tls);
         }
     } else if command == "desk" {
         return Err(Failure::Usage(format!(
@@ -84,8 +101,8 @@ fn start(
     if command == "bundle" {
         let name = bundle
             .ok_or_else(|| Failure::Usage(format!("--bundle NAME is needed\n\n{}", help::SERVE)))?;
-        let on = config
-            .bundle(name)
+        let settings = config.bundle(name);
+        let on = settings
             .map(|bundle| &bundle.listen[..])
             .unwrap_or_default();
         if on.is_empty() {
@@ -95,19 +112,30 @@ fn start(
             )));
         }
         let bundle = Arc::new(parts::bundle(world, config, name)?);
-        let listeners = parts::listen(world, "the bundle", on)?;
+        let files = settings.and_then(|bundle| bundle.tls.as_ref());
+        let tls = parts::certificate(config, &format!("bundles.{name}.tls"), files)?;
+        let listeners = parts::listen(world, "the bundle", on, tls.as_ref())?;
         say("bundle", &listeners, "");
-        tasks.extend(parts::spawn(world, listeners, &bundle, &limits));
+        served
+            .tasks
+            .extend(parts::spawn(world, listeners, &bundle, &limits));
+        served.certificates.extend(tls);
     }
-    Ok(tasks)
+    Ok(served)
 }
 
 fn say(what: &str, listeners: &[Listener], path: &str) {
-    for address in listeners
-        .iter()
-        .filter_map(|listener| listener.local_address().ok())
-    {
-        output::note(&format!("countersign: {what} on http://{address}{path}"));
+    for listener in listeners {
+        let scheme = if listener.is_secure() {
+            "https"
+        } else {
+            "http"
+        };
+        if let Ok(address) = listener.local_address() {
+            output::note(&format!(
+                "countersign: {what} on {scheme}://{address}{path}"
+            ));
+        }
     }
 }
 
@@ -117,12 +145,15 @@ pub(super) fn signals() -> Result<Signals, Failure> {
         .map_err(|error| Failure::Failed(format!("signals cannot be received: {error}")))
 }
 
-/// Waits for the signal that ends this process.
-pub(super) async fn ended(mut signals: Signals) -> Result<(), Failure> {
+/// Waits for the signal that ends this process. SIGHUP reads the certificates anew.
+pub(super) async fn ended(mut signals: Signals, certificates: &[ServerTls]) -> Result<(), Failure> {
     while let Some(signal) = signals.next().await {
         match signal {
             Ok(Signal::Hup) => {
-                log::warn!("this build reads its configuration at start only; restart it to reload")
+                log::warn!(
+                    "SIGHUP reads certificates anew; the rest of the configuration is read at start only"
+                );
+                reload(certificates).await;
             }
             Ok(_) => return Ok(()),
             Err(error) => {
@@ -133,4 +164,16 @@ pub(super) async fn ended(mut signals: Signals) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Reads each certificate anew, and says what came of it.
+async fn reload(certificates: &[ServerTls]) {
+    for tls in certificates {
+        match tls.reload().await {
+            Ok(()) => {
+                log::info!("the certificate was read anew; new connections are served with it")
+            }
+            Err(fault) => log::error!("the old certificate stays: {fault}"),
+        }
+    }
 }

@@ -6,15 +6,16 @@ use super::fault::{Placed, Report, named};
 use super::names::is_name;
 use super::reader::Place;
 use super::template::Template;
-use super::values::{self, Listen};
+use super::values::{self, CertificateFiles, Listen};
 
 /// The approval service.
 #[derive(Clone, Debug)]
 pub struct Desk {
     /// Where it listens.
     pub listen: Vec<Listen>,
-    /// Its address as callers and people see it, ending in `/`. `None`: `http://localhost` and the port that
-    /// it listens on, which is known for certain only once it listens.
+    /// The certificate that it serves with; `None`: plain HTTP.
+    pub tls: Option<CertificateFiles>,
+    /// Its address as callers and people see it, ending in `/`. `None`: `localhost` and the port that it listens on, which is known for certain only once it listens.
     pub public_url: Option<Url>,
     /// Mints (the first) and checks (each) session URLs.
     pub secret: Vec<Placed<Template>>,
@@ -59,6 +60,7 @@ impl Desk {
             .unwrap_or_default();
         Desk {
             listen: values::listen(section, "listen", report),
+            tls: values::certificate(section, report),
             public_url: section
                 .get("publicUrl")
                 .and_then(|place| public_url(&place, report)),
@@ -169,9 +171,11 @@ fn public_url(place: &Place<'_>, report: &mut Report) -> Option<Url> {
     if !text.ends_with('/') {
         text.push('/');
     }
-    let url = values::parse_address(&text).filter(|url| matches!(url.scheme(), "http" | "https"));
+    // The desk's paths are its own: behind a proxy it has a host of its own, not a path.
+    let url = values::parse_address(&text)
+        .filter(|url| matches!(url.scheme(), "http" | "https") && url.path() == "/");
     if url.is_none() {
-        let allowed = "http or https in normal form, without user, query and fragment";
+        let allowed = "http or https, a host and a port in normal form, and nothing more";
         place.fault(report, format!("found another address, allowed: {allowed}"));
     }
     url

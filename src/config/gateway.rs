@@ -8,7 +8,7 @@ use super::fault::{Fault, Placed, Report, named};
 use super::names::{NAME_GRAMMAR, SLUG_GRAMMAR, Slug, is_name};
 use super::reader::Place;
 use super::template::Template;
-use super::values::{self, Listen};
+use super::values::{self, CertificateFiles, Listen};
 use crate::approval::url::{Allowlist, is_loopback};
 
 /// The gateway.
@@ -16,6 +16,8 @@ use crate::approval::url::{Allowlist, is_loopback};
 pub struct Gateway {
     /// Where it listens.
     pub listen: Vec<Listen>,
+    /// The certificate that it serves with; `None`: plain HTTP.
+    pub tls: Option<CertificateFiles>,
     /// Host names that it takes besides the loopback ones, in lower case.
     pub allowed_hosts: Vec<String>,
     /// Origins that it takes besides the loopback ones, in normal form.
@@ -64,6 +66,8 @@ pub struct Bundle {
     pub url: Option<Url>,
     /// Where it listens when it runs as a process of its own.
     pub listen: Vec<Listen>,
+    /// The certificate that it then serves with; `None`: plain HTTP.
+    pub tls: Option<CertificateFiles>,
     /// The secret by which it knows its gateway. There is one wherever there is a `url` or a `listen`.
     pub key: Option<Placed<Template>>,
 }
@@ -74,6 +78,7 @@ impl Gateway {
         let prefixes = elicitation.and_then(|place| place.get("allowedUrlPrefixes"));
         Gateway {
             listen: values::listen(section, "listen", report),
+            tls: values::certificate(section, report),
             allowed_hosts: allowed_hosts(section, report),
             allowed_origins: allowed_origins(section, report),
             prefixes: prefixes
@@ -298,6 +303,7 @@ impl Bundle {
                 .get("url")
                 .and_then(|place| bundle_url(&place, report)),
             listen: values::listen(section, "listen", report),
+            tls: values::certificate(section, report),
             key: section
                 .get("key")
                 .and_then(|place| values::template(&place, report)),

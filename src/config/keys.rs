@@ -92,7 +92,9 @@ pub const KEYS: &[Key] = &[
     key("gateway.allowedHosts[]", Text, Required, "a host name, with :PORT when only that port counts"),
     key("gateway.allowedOrigins", List, Optional, "Origins taken besides the loopback ones; others get 403"),
     key("gateway.allowedOrigins[]", Text, Required, "SCHEME://HOST, with :PORT when it is not the scheme's own"),
-    key("gateway.tls", Later, Optional, "PEM files of certificate and key"),
+    key("gateway.tls", Section, Optional, "the certificate that it serves with; absent: plain HTTP"),
+    key("gateway.tls.cert", Text, Required, "PEM file: the certificate, and behind it the chain to its authority"),
+    key("gateway.tls.key", Text, Required, "PEM file: its private key, not encrypted"),
     key("gateway.elicitation", Section, Optional, "how people are asked"),
     key("gateway.elicitation.allowedUrlPrefixes", List, Optional, "prefixes under which approval URLs may lie; none: every confirmed tool refuses"),
     key("gateway.elicitation.allowedUrlPrefixes[]", Text, Required, "https in normal form ending in /, or http for a loopback host"),
@@ -119,7 +121,9 @@ pub const KEYS: &[Key] = &[
     key("bundles.NAME.listen", OneOrList, Optional, "where it listens when it runs as a process of its own"),
     key("bundles.NAME.listen[]", Text, Required, "IP:PORT, or localhost:PORT"),
     key("bundles.NAME.key", Template, Optional, "the secret by which it knows its gateway; needed with url or listen"),
-    key("bundles.NAME.tls", Later, Optional, "PEM files of certificate and key"),
+    key("bundles.NAME.tls", Section, Optional, "the certificate that it serves with; absent: plain HTTP"),
+    key("bundles.NAME.tls.cert", Text, Required, "PEM file: the certificate, and behind it the chain to its authority"),
+    key("bundles.NAME.tls.key", Text, Required, "PEM file: its private key, not encrypted"),
 
     key("servers", List, Optional, "what callers may use"),
     key("servers[]", Section, Required, "one server"),
@@ -167,7 +171,7 @@ pub const KEYS: &[Key] = &[
     key("desk", Section, Optional, "the approval service; absent: none runs"),
     key("desk.listen", OneOrList, Default("127.0.0.1:8601"), "where it listens"),
     key("desk.listen[]", Text, Required, "IP:PORT, or localhost:PORT"),
-    key("desk.publicUrl", Text, Optional, "its address as callers and people see it; absent: http://localhost and the port"),
+    key("desk.publicUrl", Text, Optional, "its address as callers and people see it; absent: localhost and the port"),
     key("desk.secret", OneOrList, Required, "mints and checks session URLs; a list is [new, old]"),
     key("desk.secret[]", Template, Required, "at least 32 bytes"),
     key("desk.people", List, Optional, "who may answer"),
@@ -181,7 +185,9 @@ pub const KEYS: &[Key] = &[
     key("desk.askerKeys[]", Section, Required, "one secret that a gateway sends by confirmationHeaders"),
     key("desk.askerKeys[].sha256", Digest, Required, "SHA-256 of the secret"),
     key("desk.store", Text, Default("memory"), "where questions are kept"),
-    key("desk.tls", Later, Optional, "PEM files of certificate and key"),
+    key("desk.tls", Section, Optional, "the certificate that it serves with; absent: plain HTTP"),
+    key("desk.tls.cert", Text, Required, "PEM file: the certificate, and behind it the chain to its authority"),
+    key("desk.tls.key", Text, Required, "PEM file: its private key, not encrypted"),
     key("desk.notify", Later, Optional, "what is told of a new question"),
 
     key("gate", Section, Optional, "what decides whether a call may act"),
@@ -191,7 +197,8 @@ pub const KEYS: &[Key] = &[
 
     key("attachments", Later, Optional, "hosts that attachments may come from"),
     key("audit", Later, Optional, "the append-only record"),
-    key("tls", Later, Optional, "what is trusted besides the built-in roots"),
+    key("tls", Section, Optional, "whom calls over https trust"),
+    key("tls.caFile", Text, Optional, "PEM file of authorities that are trusted besides the built-in ones, as those of SSL_CERT_FILE are"),
 
     key("log", Section, Optional, "what is logged, to stderr"),
     key("log.level", Words(&["error", "warn", "info", "debug", "trace"]), Default("info"), "the least important line that is written"),
@@ -271,11 +278,17 @@ const fn noticed(path: &'static str, values: Values) -> NotYet {
 /// What this build does not have yet. Whoever builds a part deletes its rows.
 #[rustfmt::skip]
 pub const NOT_YET: &[NotYet] = &[
+    #[cfg(not(feature = "tls"))]
     refused("gateway.tls", Values::Any, "TLS listeners"),
+    #[cfg(not(feature = "tls"))]
     refused("desk.tls", Values::Any, "TLS listeners"),
+    #[cfg(not(feature = "tls"))]
     refused("bundles.NAME.tls", Values::Any, "TLS listeners"),
+    #[cfg(not(feature = "tls"))]
     refused("tls", Values::Any, "TLS"),
+    #[cfg(not(feature = "tls"))]
     refused("bundles.NAME.url", Values::Starts("https:"), "TLS to a bundle"),
+    #[cfg(not(feature = "tls"))]
     noticed("gateway.elicitation.allowedUrlPrefixes[]", Values::Starts("https:")),
     refused("gateway.oauth", Values::Any, "OAuth metadata"),
     refused("gateway.roster", Values::Any, "the runtime roster"),

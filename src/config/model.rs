@@ -11,9 +11,10 @@ use super::gateway::{self, Bundle, Gateway};
 use super::reader::{self, Place};
 use super::rules;
 use super::servers::Server;
-use super::settings::{Limits, Log, Timing};
+use super::settings::{Limits, Log, Timing, Trust};
 use super::template::{Lookup, ProcessLookup, SlugLookup, Template};
 use super::yaml;
+use crate::secret::MIN_SECRET_BYTES;
 
 /// Most servers of one file. Each is compared with each; a large installation has a few dozen.
 const MAX_SERVERS: usize = 1_000;
@@ -34,6 +35,8 @@ pub struct Config {
     pub desk: Option<Desk>,
     /// What seals the gate's states.
     pub gate: GateKeys,
+    /// Whom calls over https trust.
+    pub tls: Trust,
     /// What is logged.
     pub log: Log,
     /// How much is taken.
@@ -69,6 +72,21 @@ impl Config {
                 text: "found no configuration, allowed: one".to_owned(),
             }]),
         }
+    }
+
+    /// The secrets that are set, and too short to seal anything: what a reference names has a length only now.
+    #[must_use]
+    pub fn short_secrets(&self, lookup: &dyn Lookup) -> Vec<Fault> {
+        let desk = self.desk.iter().flat_map(|desk| &desk.secret);
+        let short = desk.chain(&self.gate.key).filter_map(|secret| {
+            let length = secret.value.resolve(lookup).ok()?.expose().len();
+            (length < MIN_SECRET_BYTES).then(|| Fault {
+                file: self.file.clone(),
+                at: secret.at.clone(),
+                text: format!("found {length} bytes, allowed: at least {MIN_SECRET_BYTES}"),
+            })
+        });
+        short.collect()
     }
 
     /// What stops a start and only a start, so that `check` can tell it apart: a listener that is not on
@@ -135,6 +153,7 @@ impl Config {
         let bundles = Bundle::read_all(&root, report);
         let desk = root.get("desk").map(|place| Desk::read(&place, report));
         let gate = GateKeys::read(&root.section("gate")?, report);
+        let tls = Trust::read(&root.section("tls")?, report);
         let log = Log::read(&root.section("log")?);
         let limits = Limits::read(&root.section("limits")?, report);
         let timing = Timing::read(&root.section("timing")?);
@@ -158,6 +177,7 @@ impl Config {
             servers,
             desk,
             gate,
+            tls,
             log,
             limits,
             timing,

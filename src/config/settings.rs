@@ -1,6 +1,9 @@
-//! Plain numbers: how much is taken, how long things take, what is logged.
+//! How much is taken, how long things take, what is logged, who is trusted.
+
+use std::path::PathBuf;
 
 use super::reader::Place;
+use super::values;
 
 /// How much is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,13 @@ pub struct Timing {
     pub idle_ms: u64,
     /// For waiting calls to end once SIGTERM came.
     pub drain_ms: u64,
+}
+
+/// Whom calls over https trust.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// PEM file of authorities besides the built-in ones.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// What is logged, to stderr.
@@ -101,6 +111,14 @@ impl Timing {
             body_ms: section.whole("bodyMs"),
             idle_ms: section.whole("idleMs"),
             drain_ms: section.whole("drainMs"),
+        }
+    }
+}
+
+impl Trust {
+    pub(super) fn read(section: &Place<'_>, report: &mut super::fault::Report) -> Trust {
+        Trust {
+            ca_file: values::file(section, "caFile", report),
         }
     }
 }

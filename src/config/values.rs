@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use url::Url;
 
@@ -70,6 +71,35 @@ pub(crate) fn listen(section: &Place<'_>, name: &str, report: &mut Report) -> Ve
         });
     }
     found
+}
+
+/// PEM files of a certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, and behind it the chain to its authority.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// Reads the certificate that a section serves with. The files are not looked at: that is the start's to do.
+pub(crate) fn certificate(section: &Place<'_>, report: &mut Report) -> Option<CertificateFiles> {
+    let place = section.get("tls")?;
+    Some(CertificateFiles {
+        cert: file(&place, "cert", report)?,
+        key: file(&place, "key", report)?,
+    })
+}
+
+/// Reads the name of a file.
+pub(crate) fn file(section: &Place<'_>, name: &str, report: &mut Report) -> Option<PathBuf> {
+    let place = section.get(name)?;
+    let text = place.text()?;
+    if text.is_empty() || text.contains('\0') {
+        place.fault(report, "found no name of a file, allowed: a path");
+        return None;
+    }
+    Some(PathBuf::from(text))
 }
 
 /// Reads a SHA-256. What stands there instead is never repeated: it may be the secret itself.

@@ -21,6 +21,7 @@ mod throttle;
 
 pub use people::Person;
 pub use session::{SessionName, SessionUrls};
+pub(crate) use site::is_loopback;
 
 use std::fmt;
 use std::sync::Arc;

@@ -149,7 +149,7 @@ fn allowed_host(text: &str) -> Option<(String, Option<String>)> {
 }
 
 /// Whether a host without its port is this machine and nothing else.
-pub(super) fn is_loopback(host: &str) -> bool {
+pub(crate) fn is_loopback(host: &str) -> bool {
     let address = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));

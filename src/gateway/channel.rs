@@ -10,6 +10,9 @@ use crate::http::RequestHead;
 /// The header's name.
 const HEADER: &str = "x-elicitation-url";
 
+/// The shortest window that the protocol can name.
+const SHORTEST_TTL: Duration = Duration::from_millis(1);
+
 /// What one request's header came to. The raw text is gone.
 #[derive(Clone, Debug)]
 pub enum ChannelHeader {
@@ -43,9 +46,15 @@ impl ChannelHeader {
     /// What the tool of `server` is told about asking on behalf of `principal`; `None`: nothing at all.
     ///
     /// Only a server with `confirmations: true` gets a channel: "Most of those mounts are third-party code, and the
-    /// URL is a credential".
+    /// URL is a credential". The window ends with the caller's token at the latest: a bundle in another process knows
+    /// nothing of tokens, and would take a yes to a call of a token that has ended meanwhile.
     #[must_use]
-    pub fn forward(&self, server: &Server, principal: &Principal) -> Option<Forwarded> {
+    pub fn forward(
+        &self,
+        server: &Server,
+        principal: &Principal,
+        now_wall_ms: u64,
+    ) -> Option<Forwarded> {
         let slug = server.slug.to_string();
         if server.skip_confirmations {
             return Some(Forwarded::Skip { slug });
@@ -97,7 +106,13 @@ impl ChannelHeader {
                 }
             }
         }
-        let ttl = ttl_of(Duration::from_millis(server.timeout_ms));
+        let mut ttl = ttl_of(Duration::from_millis(server.timeout_ms));
+        if let Some(end) = principal.expires_at_wall_ms {
+            ttl = ttl.min(Duration::from_millis(end.saturating_sub(now_wall_ms)));
+        }
+        if ttl < SHORTEST_TTL {
+            return refused("the caller's token ends before a person could answer".to_owned());
+        }
         Some(Forwarded::Channel(Channel {
             url,
             ttl,

@@ -149,7 +149,7 @@ impl Service for Gateway {
             tool,
             arguments: call.arguments,
             principal: &principal.id,
-            forwarded: channel.forward(&entry.server, principal),
+            forwarded: channel.forward(&entry.server, principal, clock.wall_ms()),
             policy: Arc::new(TokenPolicy {
                 clock,
                 principal: principal.clone(),

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::io;
+use std::task::{Context, Poll, ready};
 
 use url::Url;
 
@@ -13,6 +14,7 @@ use super::head::{
 };
 use super::pool::Pool;
 use crate::time::{Elapsed, Instant};
+use crate::world::tls::{ClientTls, HANDSHAKE_TIME, TlsFault};
 use crate::world::{ConnectFault, Stream, World};
 
 /// Interim replies (1xx) skipped before the real one; a server that sends more is not making progress.
@@ -27,6 +29,7 @@ pub struct Client {
     world: World,
     pool: Pool,
     heads: HeadLimits,
+    tls: ClientTls,
 }
 
 /// Which connection a request may use.
@@ -42,6 +45,8 @@ pub enum Connection {
 /// Scheme, host and port: what a connection is to.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
+    /// https: what was agreed with one side of it must never go out on the other.
+    secure: bool,
     host: String,
     port: u16,
 }
@@ -58,14 +63,15 @@ impl OutRequest {
     /// A request for `url`, whose fragment and credentials are not sent.
     ///
     /// # Errors
-    /// [`FaultKind::Tls`] for an https URL (this build speaks plain HTTP only), [`FaultKind::Protocol`] for any
-    /// other scheme or a URL without a host.
+    /// [`FaultKind::Tls`] for an https URL where this build has no TLS, [`FaultKind::Protocol`] for any other scheme or a
+    /// URL without a host.
     pub fn new(method: Method, url: &Url) -> Result<Self, ClientFault> {
-        match url.scheme() {
-            "http" => {}
-            "https" => return Err(ClientFault::before(FaultKind::Tls)),
+        let secure = match url.scheme() {
+            "http" => false,
+            "https" if ClientTls::is_present() => true,
+            "https" => return Err(ClientFault::before(FaultKind::Tls(TlsFault::Absent))),
             _ => return Err(ClientFault::before(FaultKind::Protocol)),
-        }
+        };
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(ClientFault::before(FaultKind::Protocol));
         };
@@ -82,6 +88,7 @@ impl OutRequest {
             .and_then(|host| host.strip_suffix(']'))
             .unwrap_or(host);
         let origin = Origin {
+            secure,
             host: bare.to_owned(),
             port,
         };
@@ -138,7 +145,7 @@ pub enum FaultKind {
     /// The reply is larger than allowed.
     TooLarge,
     /// No secure connection came about.
-    Tls,
+    Tls(TlsFault),
     /// Every other fault of the network.
     Unreachable,
 }
@@ -162,7 +169,7 @@ impl fmt::Display for ClientFault {
             FaultKind::Refused => "the connection was refused",
             FaultKind::Timeout => "no answer in time (timeout)",
             FaultKind::TooLarge => "the reply is too large",
-            FaultKind::Tls => "no secure connection (TLS)",
+            FaultKind::Tls(fault) => return write!(f, "no secure connection: {fault} (TLS)"),
             FaultKind::Unreachable => "the address cannot be reached",
         })
     }
@@ -171,14 +178,22 @@ impl fmt::Display for ClientFault {
 impl std::error::Error for ClientFault {}
 
 impl Client {
-    /// A client in `world` with an empty pool.
+    /// A client in `world` with an empty pool. For https it trusts the authorities that browsers trust.
     #[must_use]
     pub fn new(world: World) -> Self {
+        let tls = ClientTls::built_in(&world.clock);
+        Self::trusting(world, tls)
+    }
+
+    /// A client in `world` with an empty pool, that trusts those authorities.
+    #[must_use]
+    pub fn trusting(world: World, tls: ClientTls) -> Self {
         let pool = Pool::new(world.clock.clone());
         Self {
             world,
             pool,
             heads: HeadLimits::default(),
+            tls,
         }
     }
 
@@ -219,15 +234,29 @@ impl Client {
                 done => return Ok(self.reply(origin, wire, done?, deadline)),
             }
         }
-        let connecting = self.world.net.connect(&origin.host, origin.port);
+        let connecting = self.connect(&origin);
         let stream = match self.world.clock.timeout(deadline, connecting).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(fault)) => return Err(ClientFault::before(fault.into())),
+            Ok(Err(kind)) => return Err(ClientFault::before(kind)),
             Err(Elapsed) => return Err(ClientFault::before(FaultKind::Timeout)),
         };
         let mut wire = Wire::new(stream);
         let head = self.exchange(&mut wire, &method, &bytes, deadline).await?;
         Ok(self.reply(origin, wire, head, deadline))
+    }
+
+    /// Connects, and shakes hands where the origin is https. Nothing of the request leaves here.
+    async fn connect(&self, origin: &Origin) -> Result<Stream, FaultKind> {
+        let stream = self.world.connect(&origin.host, origin.port).await?;
+        if !origin.secure {
+            return Ok(stream);
+        }
+        let clock = &self.world.clock;
+        let shaking = self.tls.connect(stream, &origin.host);
+        match clock.timeout(clock.after(HANDSHAKE_TIME), shaking).await {
+            Ok(shaken) => shaken.map_err(FaultKind::Tls),
+            Err(Elapsed) => Err(FaultKind::Timeout),
+        }
     }
 
     async fn exchange(
@@ -237,6 +266,10 @@ impl Client {
         request: &[u8],
         deadline: Instant,
     ) -> Result<ResponseHead, ClientFault> {
+        // A timeout polls first, and the first poll writes: what came too late must not be sent at all.
+        if self.world.clock.now() >= deadline {
+            return Err(ClientFault::before(FaultKind::Timeout));
+        }
         let head = poll_fn(|cx| wire.poll_exchange(cx, method, request, &self.heads));
         match self.world.clock.timeout(deadline, head).await {
             Ok(done) => done,
@@ -261,6 +294,7 @@ impl Client {
             status,
             headers,
             wire: Some(wire),
+            fault: None,
             decoder,
             home,
             world,
@@ -322,7 +356,7 @@ impl Wire {
             match self.stream.poll_write(cx, &request[self.written..]) {
                 Poll::Ready(Ok(count)) if count > 0 => self.written += count,
                 Poll::Ready(_) => {
-                    // It may have answered before it closed: read that first.
+                    // It may have answered before it closed: read that first, below.
                     write_failed = true;
                     break;
                 }
@@ -357,15 +391,15 @@ impl Wire {
                 }
                 Ok(Parsed::Partial) => {}
             }
-            match self.poll_fill(cx) {
-                Poll::Ready(true) => {}
-                Poll::Ready(false) => {
-                    return Poll::Ready(Err(ClientFault {
-                        kind: FaultKind::Closed,
-                        sent,
-                    }));
-                }
-                Poll::Pending if write_failed => {
+            let filled = if write_failed {
+                // Without waiting for the reactor, which may not have said yet that there is something to read.
+                Poll::Ready(self.fill())
+            } else {
+                self.poll_fill(cx)
+            };
+            match filled {
+                Poll::Ready(Fill::More) => {}
+                Poll::Ready(Fill::End | Fill::Broken) => {
                     return Poll::Ready(Err(ClientFault {
                         kind: FaultKind::Closed,
                         sent,
@@ -376,19 +410,43 @@ impl Wire {
         }
     }
 
-    /// Reads once what the socket has. `Ready(false)`: the end, or a reset.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Reads once what the socket has.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Fill> {
         let mut some = [0; READ_BYTES];
-        match self.stream.poll_read(cx, &mut some) {
-            Poll::Ready(Ok(count)) if count > 0 => {
-                self.replied = true;
-                self.bytes.extend_from_slice(&some[..count]);
-                Poll::Ready(true)
-            }
-            Poll::Ready(_) => Poll::Ready(false),
-            Poll::Pending => Poll::Pending,
+        let read = ready!(self.stream.poll_read(cx, &mut some));
+        Poll::Ready(self.keep(read, &some))
+    }
+
+    /// Reads once what the socket has now; for a connection that will not have more.
+    fn fill(&mut self) -> Fill {
+        let mut some = [0; READ_BYTES];
+        match self.stream.try_read(&mut some) {
+            Some(read) => self.keep(read, &some),
+            None => Fill::Broken,
         }
     }
+
+    fn keep(&mut self, read: io::Result<usize>, some: &[u8]) -> Fill {
+        match read {
+            Ok(0) => Fill::End,
+            Ok(count) => {
+                self.replied = true;
+                self.bytes.extend_from_slice(&some[..count]);
+                Fill::More
+            }
+            Err(_) => Fill::Broken,
+        }
+    }
+}
+
+/// What reading once gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fill {
+    More,
+    /// The end of the stream, which can be the end of a body.
+    End,
+    /// A reset or another fault of the connection, which never is one.
+    Broken,
 }
 
 /// A reply whose body is still to be read. Dropping it before the end closes its connection.
@@ -397,8 +455,10 @@ pub struct Reply {
     pub status: u16,
     /// The headers.
     pub headers: Headers,
-    /// Until the body is whole.
+    /// Until the body is whole or has failed.
     wire: Option<Wire>,
+    /// Why it failed.
+    fault: Option<ClientFault>,
     decoder: BodyDecoder,
     /// Where the connection goes after a whole reply that allows another.
     home: Option<(Pool, Origin)>,
@@ -432,12 +492,11 @@ impl Reply {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ClientFault>> {
         loop {
             let Some(wire) = &mut self.wire else {
-                return Poll::Ready(Ok(None));
+                return Poll::Ready(self.fault.map_or(Ok(None), Err));
             };
             let mut chunk = Vec::new();
             let Ok(step) = self.decoder.decode(&wire.bytes, &mut chunk, READ_BYTES) else {
-                self.wire = None;
-                return Poll::Ready(Err(ClientFault::after(FaultKind::Protocol)));
+                return Poll::Ready(Err(self.fail(FaultKind::Protocol)));
             };
             wire.bytes.drain(..step.consumed);
             if step.done {
@@ -450,17 +509,25 @@ impl Reply {
                 return Poll::Ready(Ok(None));
             };
             match wire.poll_fill(cx) {
-                Poll::Ready(true) => {}
-                Poll::Ready(false) => {
+                Poll::Ready(Fill::More) => {}
+                // RFC 9112 section 8: without a length the end of the stream is the end of the body, unless the
+                // connection says that something went wrong.
+                Poll::Ready(end) => {
                     self.wire = None;
                     return Poll::Ready(match self.decoder.eof() {
-                        Ok(()) => Ok(None),
-                        Err(_) => Err(ClientFault::after(FaultKind::Closed)),
+                        Ok(()) if end == Fill::End => Ok(None),
+                        _ => Err(self.fail(FaultKind::Closed)),
                     });
                 }
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Closes the connection, and remembers why: asked again, a body that failed must not seem to end well.
+    fn fail(&mut self, kind: FaultKind) -> ClientFault {
+        self.wire = None;
+        *self.fault.insert(ClientFault::after(kind))
     }
 
     /// The rest of the body, of at most `limit` bytes.

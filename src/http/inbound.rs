@@ -33,8 +33,9 @@ struct State {
     ended: bool,
     /// The body of the request at hand, until it is whole.
     body: Option<BodyDecoder>,
-    /// A body reader made room since the socket was last looked at.
-    made_room: bool,
+    /// The watch has to look again: a body reader made room since it last did, or a handler's own look read what the
+    /// socket then no longer wakes anyone for.
+    watch_due: bool,
     /// Who waits for more body.
     body_waker: Option<Waker>,
 }
@@ -140,7 +141,8 @@ impl Inbound {
             Parsed::Complete { head, consumed } => {
                 state.consume(consumed);
                 state.body = match head.framing {
-                    Framing::None => None,
+                    // Nothing to come: what follows is behind a whole request, though nobody reads the body.
+                    Framing::None | Framing::Length(0) => None,
                     framing => Some(BodyDecoder::new(framing)),
                 };
                 Ok(Some(head))
@@ -153,18 +155,9 @@ impl Inbound {
         loop {
             {
                 let mut state = self.state();
-                state.made_room = false;
-                if state.ended {
-                    return Watch::Left;
-                }
-                if state.bytes.len() >= READ_AHEAD_BYTES {
-                    // With its body still coming the caller is being read at the handler's pace; behind a whole
-                    // request the close could no longer be seen.
-                    return if state.body.is_some() {
-                        Watch::Present
-                    } else {
-                        Watch::Left
-                    };
+                state.watch_due = false;
+                if let Some(watch) = state.verdict() {
+                    return watch;
                 }
             }
             match self.poll_fill(cx) {
@@ -174,26 +167,24 @@ impl Inbound {
         }
     }
 
-    /// Whether a body reader made room since the last [`Inbound::poll_watch`]: then the socket is due a look.
-    pub(super) fn made_room(&self) -> bool {
-        self.state().made_room
+    /// Whether something happened since the last [`Inbound::poll_watch`] that calls for another one.
+    pub(super) fn watch_is_due(&self) -> bool {
+        self.state().watch_due
     }
 
     /// Whether the caller has left, by a look that does not wait.
     pub(super) fn look(&self) -> bool {
         let mut some = [0; READ_BYTES];
         loop {
-            {
-                let state = self.state();
-                if state.ended || (state.body.is_none() && state.bytes.len() >= READ_AHEAD_BYTES) {
-                    return true;
-                }
+            if let Some(watch) = self.state().verdict() {
+                return watch == Watch::Left;
             }
             match self.stream.try_read(&mut some) {
                 None => return false,
                 Some(Ok(count)) if count > 0 => self.keep(&some[..count]),
                 Some(_) => self.state().ended = true,
             }
+            self.state().watch_due = true;
         }
     }
 
@@ -237,6 +228,23 @@ impl Inbound {
 }
 
 impl State {
+    /// What is known without reading more, which must then not be done. `None`: the socket has to be read.
+    const fn verdict(&self) -> Option<Watch> {
+        if self.ended {
+            return Some(Watch::Left);
+        }
+        if self.bytes.len() < READ_AHEAD_BYTES {
+            return None;
+        }
+        // With its body still coming the caller is being read at the handler's pace; behind a whole request the close
+        // could no longer be seen.
+        Some(if self.body.is_some() {
+            Watch::Present
+        } else {
+            Watch::Left
+        })
+    }
+
     fn consume(&mut self, count: usize) {
         self.bytes.drain(..count.min(self.bytes.len()));
         if self.bytes.is_empty() {
@@ -244,7 +252,7 @@ impl State {
             self.bytes = Vec::new();
         }
         // Only what was taken makes room: a reader that finds nothing must not have the connection look again at once.
-        self.made_room |= count > 0;
+        self.watch_due |= count > 0;
     }
 
     /// Decodes at most about `most` bytes of the body. `Ok(true)`: the body is whole.

@@ -129,8 +129,9 @@ impl Responder {
     }
 
     fn frame(&self, out: &mut Vec<u8>, data: &[u8]) {
-        // An empty chunk would end the body (RFC 9112 section 7.1).
-        if data.is_empty() {
+        // An empty chunk would end the body (RFC 9112 section 7.1), and the answer to a HEAD has none: what followed
+        // its head would be read as the next answer.
+        if data.is_empty() || self.head_only {
             return;
         }
         if self.chunks {
@@ -163,7 +164,7 @@ impl StreamWriter {
     pub async fn finish(self, last: &[u8]) -> Responded {
         let mut bytes = Vec::with_capacity(last.len() + 32);
         self.answer.frame(&mut bytes, last);
-        if self.answer.chunks {
+        if self.answer.chunks && !self.answer.head_only {
             bytes.extend_from_slice(LAST_CHUNK);
         }
         let written = self.put(&bytes).await.is_ok();

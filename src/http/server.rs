@@ -9,13 +9,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use smol::Task;
-use smol::future::FutureExt;
+use smol::future::{FutureExt, yield_now};
 
 use super::caller::CallerSocket;
 use super::head::{Method, RequestHead};
 use super::inbound::{BodyReader, Inbound, NoHead, Watch};
 use super::limits::Limits;
 use super::respond::{Responded, Responder};
+use crate::time::Elapsed;
+use crate::world::tls::HANDSHAKE_TIME;
 use crate::world::{Listener, Stream, World};
 
 /// A pause after accepting failed for want of descriptors or memory; without it the loop would spin.
@@ -60,6 +62,8 @@ pub async fn serve<H: Handler>(
                 connections
                     .admit(&world, stream, peer, &handler, &limits)
                     .await;
+                // Whoever connects without a pause must not keep the connections that are open from running.
+                yield_now().await;
             }
             // Out of descriptors or memory, or a connection that ended in the queue. Calls that run live on.
             Err(error) => {
@@ -132,7 +136,8 @@ impl Connections {
     }
 }
 
-/// One write, not waited for: a server at its limit owes a stranger no more.
+/// One write, not waited for: a server at its limit owes a stranger no more. With TLS it goes nowhere, since no hands
+/// were shaken.
 async fn refuse(stream: &Stream) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     poll_fn(|cx| {
@@ -140,6 +145,8 @@ async fn refuse(stream: &Stream) {
         Poll::Ready(())
     })
     .await;
+    // Closed with the request unread it would be reset, which can destroy the answer (RFC 9112 section 9.6).
+    let _ = stream.try_read(&mut [0; 4096]);
 }
 
 struct Connection<H> {
@@ -152,10 +159,14 @@ struct Connection<H> {
 
 impl<H: Handler> Connection<H> {
     async fn run(self) {
+        if !self.shake_hands().await {
+            return;
+        }
         loop {
             let head = match self.inbound.head(&self.world.clock, &self.limits).await {
                 Ok(head) => head,
-                Err(NoHead::Ended) => return,
+                // Nothing is half said, so the end is an honest one.
+                Err(NoHead::Ended) => return self.inbound.stream.shutdown_write(),
                 Err(NoHead::Slow) => {
                     return self.refuse(408, "the request's head came too slowly").await;
                 }
@@ -174,13 +185,29 @@ impl<H: Handler> Connection<H> {
         }
     }
 
+    /// The handshake, where the listener speaks TLS. It runs here, so that a slow one holds up nobody else.
+    async fn shake_hands(&self) -> bool {
+        let clock = &self.world.clock;
+        let shaking = self.inbound.stream.handshake();
+        match clock.timeout(clock.after(HANDSHAKE_TIME), shaking).await {
+            Ok(Ok(())) => true,
+            Ok(Err(fault)) => {
+                // Scanners and health checks end here all day: no matter for an operator.
+                log::debug!("no TLS with {}: {fault}", self.peer);
+                false
+            }
+            Err(Elapsed) => false,
+        }
+    }
+
     /// Runs the handler beside the watch on the socket. `None`: the caller left and the handler was dropped.
     async fn answer(&self, head: RequestHead) -> Option<Responded> {
         let responder = Responder::new(
             self.inbound.clone(),
             self.world.clock.clone(),
             self.limits.body_time,
-            head.keep_alive,
+            // After a CONNECT the other side may go on in another protocol.
+            head.keep_alive && head.method != Method::Connect,
             head.method == Method::Head,
             head.chunks,
         );
@@ -214,7 +241,7 @@ impl<H: Handler> Connection<H> {
                 if let Poll::Ready(responded) = handler.as_mut().poll(cx) {
                     return Poll::Ready(Some(responded));
                 }
-                if !self.inbound.made_room() {
+                if !self.inbound.watch_is_due() {
                     return Poll::Pending;
                 }
             }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
+use super::version::Version;
 use crate::json::{self, JsonFault, Members, quote};
 
 /// The longest id, in bytes of JSON: it is echoed, so it is held for as long as the call.
@@ -150,6 +151,16 @@ impl RpcError {
     #[must_use]
     pub const fn with_status(mut self, status: u16) -> Self {
         self.status = status;
+        self
+    }
+
+    /// With the status that callers of an era expect. Before 2026-07-28 an error that answers a request is a message
+    /// like any other, in a 200: clients of that time take another status for a fault of the transport, and hide the
+    /// code. What is refused by a limit keeps its status in both.
+    pub(super) fn of_era(mut self, version: Version) -> Self {
+        if !version.is_modern() && matches!(self.code, -32601 | -32602) {
+            self.status = 200;
+        }
         self
     }
 

@@ -16,10 +16,13 @@ use crate::json::{self, Members, quote};
 use crate::world::World;
 
 /// The headers of a plain answer.
-pub(super) const JSON: [(&str, &str); 2] = [
+const JSON: [(&str, &str); 2] = [
     ("content-type", "application/json"),
     ("cache-control", "no-store"),
 ];
+
+/// When to try again: what fills a limit here is calls that wait, and any of them may end at any time.
+const RETRY_SECONDS: &str = "1";
 
 /// A body of at most this many bytes is read of anyone who was admitted.
 const LISTS_MAY_BE_KEPT_MS: u64 = 0;
@@ -99,7 +102,7 @@ impl<S: Service> Handler for Server<S> {
         let body = match body.read_all(self.settings.body_bytes).await {
             Ok(body) => body,
             Err(fault) => {
-                let retry = [("retry-after", "1")];
+                let retry = [("retry-after", RETRY_SECONDS)];
                 let headers = if fault.status() == 503 {
                     &retry[..]
                 } else {
@@ -136,7 +139,7 @@ impl<S: Service> Handler for Server<S> {
         if method == "tools/call" {
             let call = match tool_call(&params, meta, version) {
                 Ok(call) => call,
-                Err(error) => return refuse(responder, Some(&id), &error).await,
+                Err(error) => return refuse(responder, Some(&id), &error.of_era(version)).await,
             };
             let (context, events) = CallContext::new(caller);
             let running = pin!(self.service.call(&principal, call, &context));
@@ -154,7 +157,7 @@ impl<S: Service> Handler for Server<S> {
                     .send(200, &JSON, response(&id, &result).as_bytes())
                     .await
             }
-            Err(error) => refuse(responder, Some(&id), &error).await,
+            Err(error) => refuse(responder, Some(&id), &error.of_era(version)).await,
         }
     }
 }
@@ -336,7 +339,14 @@ async fn plain(
 }
 
 async fn refuse(responder: Responder, id: Option<&Id>, error: &RpcError) -> Responded {
-    responder
-        .send(error.status, &JSON, error.to_json(id).as_bytes())
-        .await
+    whole(responder, error.status, &error.to_json(id)).await
+}
+
+/// A whole JSON answer. "429 and 503 with `Retry-After`" (interface).
+pub(super) async fn whole(responder: Responder, status: u16, body: &str) -> Responded {
+    let mut headers = JSON.to_vec();
+    if matches!(status, 429 | 503) {
+        headers.push(("retry-after", RETRY_SECONDS));
+    }
+    responder.send(status, &headers, body.as_bytes()).await
 }

@@ -71,8 +71,9 @@ impl Answer<'_> {
         let mut last = f64::NEG_INFINITY;
         let first = match next(OPEN_AFTER).await {
             Next::Done(done) => {
+                let done = done.map_err(|error| error.of_era(self.version));
                 let status = done.as_ref().map_or_else(|error| error.status, |_| 200);
-                return self.plain(responder, status, done).await;
+                return super::server::whole(responder, status, &self.message(done)).await;
             }
             Next::Event(Event::Progress(progress)) => self.notification(&progress, &mut last),
             Next::Event(Event::Hold) | Next::Tick => None,
@@ -99,17 +100,6 @@ impl Answer<'_> {
                 return writer.abandon();
             }
         }
-    }
-
-    async fn plain(
-        &self,
-        responder: Responder,
-        status: u16,
-        done: Result<ToolResult, RpcError>,
-    ) -> Responded {
-        responder
-            .send(status, &super::server::JSON, self.message(done).as_bytes())
-            .await
     }
 
     async fn last(&self, writer: StreamWriter, done: Result<ToolResult, RpcError>) -> Responded {

@@ -315,7 +315,7 @@ mod tests {
             let port = listener.local_address().unwrap().port();
             let sent: Vec<u8> = (0..20_000_u32).flat_map(u32::to_le_bytes).collect();
             let expected = sent.clone();
-            let sender = world.net.clone();
+            let sender = world.clone();
             let sending = world.spawn(async move {
                 let stream = sender.connect("any.example", port).await.unwrap();
                 stream.write_all(&sent).await.unwrap();
@@ -324,7 +324,7 @@ mod tests {
             assert_eq!(read_to_end(&stream).await.unwrap(), expected);
             sending.unwrap().await;
             drop(listener);
-            let gone = world.net.connect("any.example", port).await;
+            let gone = world.connect("any.example", port).await;
             assert!(matches!(gone, Err(super::super::ConnectFault::Refused)));
         });
     }
@@ -338,7 +338,7 @@ mod tests {
         runtime.block_on(async move {
             let listener = world.net.listen("127.0.0.1:0".parse().unwrap()).unwrap();
             let port = listener.local_address().unwrap().port();
-            let here = world.net.connect("any.example", port).await.unwrap();
+            let here = world.connect("any.example", port).await.unwrap();
             let (there, _) = listener.accept().await.unwrap();
             knife.cut_all();
             assert!(read_to_end(&here).await.is_err());

@@ -3,12 +3,14 @@
 //! Everything above takes these from a [`World`] that is passed down, never from a global, so that a test can give
 //! it a clock that is driven by hand, a network in memory and randomness from a seed (design section 2).
 
+mod dial;
 pub mod memory;
 mod net;
 pub mod process;
 mod random;
 mod resolve;
 mod runtime;
+pub mod tls;
 
 pub use net::{ConnectFault, Listener, Net, Stream};
 pub use random::Random;

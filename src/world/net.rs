@@ -1,14 +1,15 @@
-//! Listeners and streams: TCP, or in memory.
+//! Listeners and streams: TCP, or in memory, with TLS or without.
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::task::{Context, Poll, ready};
 
 use smol::Async;
 
 use super::memory::{self, MemoryNet};
 use super::resolve::Resolver;
+use super::tls::{ServerTls, TlsFault, TlsStream};
 
 /// Connections that the kernel completes for us while we are busy. The standard library asks for 128, which a burst
 /// of callers overflows.
@@ -46,37 +47,32 @@ impl Net {
             Kind::Real(_) => {
                 let listener = TcpListener::bind(address)?;
                 rustix::net::listen(&listener, BACKLOG)?;
-                Ok(Listener(ListenerKind::Tcp(Async::new(listener)?)))
+                Ok(Listener::of(ListenerKind::Tcp(Async::new(listener)?)))
             }
-            Kind::Memory(net) => Ok(Listener(ListenerKind::Memory(net.listen(address)?))),
+            Kind::Memory(net) => Ok(Listener::of(ListenerKind::Memory(net.listen(address)?))),
         }
     }
 
-    /// Connects to `host`, a name or an IP address in text form, trying its addresses in turn. The caller bounds the
-    /// time. Dropping the future closes the half-made connection.
-    ///
-    /// # Errors
-    /// [`ConnectFault`], the last address's where there were several.
-    pub async fn connect(&self, host: &str, port: u16) -> Result<Stream, ConnectFault> {
-        let resolver = match &self.0 {
-            Kind::Real(resolver) => resolver,
+    /// The addresses of `host`, a name or an IP address in text form (IPv6 without brackets), in the order in which
+    /// they are to be tried.
+    pub(super) async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, ConnectFault> {
+        match &self.0 {
+            Kind::Real(resolver) => resolver.resolve(host).await.map_err(|_| ConnectFault::Dns),
+            // Every name leads to the network in memory.
+            Kind::Memory(_) => Ok(vec![Ipv4Addr::LOCALHOST.into()]),
+        }
+    }
+
+    /// Connects to one address.
+    pub(super) async fn dial(&self, address: SocketAddr) -> Result<Stream, ConnectFault> {
+        let connected = match &self.0 {
+            Kind::Real(_) => Async::<TcpStream>::connect(address).await.map(Stream::tcp),
             Kind::Memory(net) => {
-                let end = net.connect(port).await.map_err(|e| ConnectFault::of(&e))?;
-                return Ok(Stream(StreamKind::Memory(end)));
+                let end = net.connect(address.port()).await;
+                end.map(|end| Stream(StreamKind::Memory(end)))
             }
         };
-        let addresses = resolver
-            .resolve(host)
-            .await
-            .map_err(|_| ConnectFault::Dns)?;
-        let mut fault = ConnectFault::Dns;
-        for address in addresses {
-            match Async::<TcpStream>::connect(SocketAddr::new(address, port)).await {
-                Ok(stream) => return Ok(Stream::tcp(stream)),
-                Err(error) => fault = ConnectFault::of(&error),
-            }
-        }
-        Err(fault)
+        connected.map_err(|error| ConnectFault::of(&error))
     }
 }
 
@@ -113,7 +109,10 @@ impl fmt::Display for ConnectFault {
 impl std::error::Error for ConnectFault {}
 
 /// Accepts connections.
-pub struct Listener(ListenerKind);
+pub struct Listener {
+    kind: ListenerKind,
+    tls: Option<ServerTls>,
+}
 
 enum ListenerKind {
     Tcp(Async<TcpListener>),
@@ -121,26 +120,46 @@ enum ListenerKind {
 }
 
 impl Listener {
+    const fn of(kind: ListenerKind) -> Self {
+        Self { kind, tls: None }
+    }
+
+    /// The same listener, speaking TLS with that certificate on what it accepts from now on.
+    #[must_use]
+    pub fn with_tls(self, tls: ServerTls) -> Self {
+        Self {
+            tls: Some(tls),
+            ..self
+        }
+    }
+
+    /// Whether it speaks TLS.
+    #[must_use]
+    pub const fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// The address it listens on, with the port that the system chose for port 0.
     ///
     /// # Errors
     /// The operating system's.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        match &self.0 {
+        match &self.kind {
             ListenerKind::Tcp(listener) => listener.get_ref().local_addr(),
             ListenerKind::Memory(listening) => Ok(listening.address()),
         }
     }
 
-    /// Waits for the next connection. Dropping the future loses none.
+    /// Waits for the next connection. Dropping the future loses none. Where the listener speaks TLS, the handshake is
+    /// still to come: see [`Stream::handshake`].
     ///
     /// # Errors
     /// The operating system's: out of descriptors, or a connection that ended before it was accepted.
     pub async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
-        match &self.0 {
+        let (stream, peer) = match &self.kind {
             ListenerKind::Tcp(listener) => loop {
                 match listener.get_ref().accept() {
-                    Ok((stream, peer)) => return Ok((Stream::tcp(Async::new(stream)?), peer)),
+                    Ok((stream, peer)) => break (Stream::tcp(Async::new(stream)?), peer),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         listener.readable().await?;
                     }
@@ -149,8 +168,12 @@ impl Listener {
             },
             ListenerKind::Memory(listening) => {
                 let (end, peer) = listening.accept().await;
-                Ok((Stream(StreamKind::Memory(end)), peer))
+                (Stream(StreamKind::Memory(end)), peer)
             }
+        };
+        match &self.tls {
+            Some(tls) => Ok((tls.accept(stream)?, peer)),
+            None => Ok((stream, peer)),
         }
     }
 }
@@ -162,9 +185,14 @@ pub struct Stream(StreamKind);
 enum StreamKind {
     Tcp(Async<TcpStream>),
     Memory(memory::End),
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
+    pub(super) fn tls(stream: TlsStream) -> Self {
+        Self(StreamKind::Tls(Box::new(stream)))
+    }
+
     fn tcp(stream: Async<TcpStream>) -> Self {
         // Without it an answer in two writes waits for the other side's delayed acknowledgement, 40 ms.
         if let Err(error) = stream.get_ref().set_nodelay(true) {
@@ -173,10 +201,22 @@ impl Stream {
         Self(StreamKind::Tcp(stream))
     }
 
+    /// Shakes hands where there is TLS in it and that was not done; at once elsewhere. The caller bounds the time.
+    ///
+    /// # Errors
+    /// [`TlsFault`]; the stream is then good for nothing but dropping.
+    pub async fn handshake(&self) -> Result<(), TlsFault> {
+        match &self.0 {
+            StreamKind::Tls(stream) => stream.handshake().await,
+            StreamKind::Tcp(_) | StreamKind::Memory(_) => Ok(()),
+        }
+    }
+
     /// Reads what is there, or registers for the wake-up. `Ok(0)` is the end.
     ///
     /// # Errors
-    /// The operating system's; a reset by the other side among them.
+    /// The operating system's, a reset by the other side among them; with TLS, `UnexpectedEof` for an end that the
+    /// other side did not announce, and `InvalidData` for what is no TLS.
     pub fn poll_read(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         match &self.0 {
             // Waits first, then reads: under load a read that finds nothing costs more than the wait saves.
@@ -187,6 +227,7 @@ impl Stream {
                 }
             },
             StreamKind::Memory(end) => end.poll_read(cx, bytes),
+            StreamKind::Tls(stream) => stream.poll_read(cx, bytes),
         }
     }
 
@@ -195,10 +236,12 @@ impl Stream {
         match &self.0 {
             StreamKind::Tcp(stream) => without_waiting(|| stream.get_ref().read(bytes)),
             StreamKind::Memory(end) => end.try_read(bytes),
+            StreamKind::Tls(stream) => stream.try_read(bytes),
         }
     }
 
-    /// Writes as much as fits, or registers for the wake-up.
+    /// Writes as much as fits, or registers for the wake-up. What was not reported as written was not seen by the
+    /// other side. A pending write is repeated with the same bytes, or no other follows it.
     ///
     /// # Errors
     /// The operating system's.
@@ -211,6 +254,7 @@ impl Stream {
                 ready!(stream.poll_writable(cx))?;
             },
             StreamKind::Memory(end) => end.poll_write(cx, bytes),
+            StreamKind::Tls(stream) => stream.poll_write(cx, bytes),
         }
     }
 
@@ -220,6 +264,7 @@ impl Stream {
             // It fails only when the connection is gone, which is what was wanted.
             StreamKind::Tcp(stream) => drop(stream.get_ref().shutdown(Shutdown::Write)),
             StreamKind::Memory(end) => end.shutdown_write(),
+            StreamKind::Tls(stream) => stream.shutdown_write(),
         }
     }
 

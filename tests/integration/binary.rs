@@ -124,6 +124,15 @@ fn usage_and_configuration_faults_are_2_and_say_where() {
         "bad.yaml",
         "gateway:\n  lisen: x\nservers:\n  - slug: Bad_Slug\n    kind: command\n",
     );
+    let short = File::new(
+        "short.yaml",
+        "desk:\n  secret: \"${SHORT}\"\n  listen: 127.0.0.1:0\n  people:\n    - {id: kim, sha256: 1111111111111111111111111111111111111111111111111111111111111111, answersFor: [\"*\"]}\n",
+    );
+    let env = [
+        ("SHORT", "short"),
+        ("COUNTERSIGN_TOKEN", "token-5b1f"),
+        ("COUNTERSIGN_KEY", "key-0c77"),
+    ];
     for (arguments, said) in [
         (vec![], "a command is needed"),
         (vec!["fly"], "there is no command"),
@@ -139,6 +148,29 @@ fn usage_and_configuration_faults_are_2_and_say_where() {
             "not one JSON object",
         ),
         (vec!["accept"], "--desk URL is needed"),
+        (
+            vec!["call", "ftp://127.0.0.1/mcp", "t"],
+            "must be http or https",
+        ),
+        (
+            vec!["call", "http://gateway.example/mcp", "t"],
+            "over https, or over http to this machine only",
+        ),
+        (
+            vec!["tools", "http://gateway.example/mcp"],
+            "over https, or over http to this machine only",
+        ),
+        (
+            vec!["pending", "--desk", "http://desk.example"],
+            "over https, or over http to this machine only",
+        ),
+        (
+            vec!["accept", "--desk", "ftp://localhost"],
+            "must be http or https",
+        ),
+        (vec!["check", "--config", short.path()], ":2:"),
+        (vec!["session", "new", "--config", short.path(), "a"], ":2:"),
+        (vec!["desk", "--config", short.path()], "found 5 bytes"),
         (vec!["check", "--config", config.path()], ":2:"),
         (vec!["check", "--config", config.path()], ":4:"),
         (
@@ -146,7 +178,7 @@ fn usage_and_configuration_faults_are_2_and_say_where() {
             "/nonexistent/x.yaml",
         ),
     ] {
-        let done = run(&arguments, &[]);
+        let done = run(&arguments, &env);
         assert_eq!(done.status.code(), Some(2), "{arguments:?}");
         assert!(
             text(&done.stderr).contains(said),

@@ -232,7 +232,6 @@ impl Scene {
         let host = self.address.ip().to_string();
         let stream = self
             .world
-            .net
             .connect(&host, self.address.port())
             .await
             .unwrap();

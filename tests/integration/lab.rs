@@ -143,9 +143,15 @@ impl Acts {
             .count()
     }
 
-    /// A YAML `argv` that acts.
+    /// What each act wrote.
+    pub fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.0).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// A YAML `argv` that acts, and writes the call's `note` if it has one.
     pub fn argv(&self) -> String {
-        format!(r#"[sh, -c, "echo acted >> {}"]"#, self.0.display())
+        format!(r#"[sh, -c, "echo acted $0 >> {}"]"#, self.0.display())
     }
 }
 
@@ -333,7 +339,6 @@ pub struct Caller {
 impl Caller {
     pub async fn connect(world: &World, address: SocketAddr) -> Self {
         let stream = world
-            .net
             .connect(&address.ip().to_string(), address.port())
             .await
             .unwrap();

@@ -330,8 +330,32 @@ fn each_fault_has_its_status_and_code() {
             (
                 "legacy discover",
                 legacy("server/discover", "{}"),
-                "404",
+                "200",
                 "-32601",
+            ),
+            (
+                "legacy unknown method",
+                legacy("prompts/list", "{}"),
+                "200",
+                "-32601",
+            ),
+            (
+                "legacy unknown tool",
+                legacy("tools/call", r#"{"name":"none"}"#),
+                "200",
+                "-32602",
+            ),
+            (
+                "legacy call without a name",
+                legacy("tools/call", "{}"),
+                "200",
+                "-32602",
+            ),
+            (
+                "legacy cursor",
+                legacy("tools/list", r#"{"cursor":"x"}"#),
+                "200",
+                "-32602",
             ),
             (
                 "legacy header unknown",
@@ -576,5 +600,36 @@ fn our_client_speaks_every_revision() {
                 .unwrap();
             assert_eq!(result.texts(), "hello");
         }
+    });
+}
+
+/// "408, 413, 415, 406, 431, 429 and 503 with `Retry-After`" (interface).
+#[test]
+fn a_token_with_too_many_calls_is_told_when_to_try_again() {
+    lab::run(|world| async move {
+        let acts = Acts::new();
+        let endpoint = Endpoint::start(&world);
+        let config = lab::config(&format!(
+            "gateway:\n  elicitation:\n    allowedUrlPrefixes: [\"{}\"]\nservers:\n  - slug: one\n    kind: command\n    confirmations: true\n    tools:\n      - {{name: act, argv: {}, gate: It acts.}}\nlimits: {{callsPerToken: 1}}\n",
+            endpoint.prefix(),
+            acts.argv()
+        ));
+        let gateway = lab::gateway(&world, &config);
+        let channel = endpoint.channel("s");
+        let bytes = lab::call(
+            "/mcp?servers=one",
+            "act",
+            "{}",
+            &[("X-Elicitation-Url", &channel)],
+        );
+        let waiting = Caller::connect(&world, gateway).await;
+        waiting.send(&bytes).await;
+        endpoint.next().await;
+        let refused = Caller::connect(&world, gateway).await;
+        refused.send(&bytes).await;
+        let got = refused.until("too many calls").await;
+        assert!(got.starts_with("HTTP/1.1 429 "), "{got}");
+        assert!(got.contains("\r\nretry-after: 1\r\n"), "{got}");
+        assert_eq!(acts.count(), 0);
     });
 }

@@ -150,6 +150,34 @@ limits:
 timing: {pollMs: 101, keepaliveMs: 102, headMs: 103, bodyMs: 104, idleMs: 105, drainMs: 0}
 "#;
 
+/// The keys of the feature `tls`.
+const TLS: &str = "
+gateway: {tls: {cert: /tls/gateway.pem, key: /tls/gateway.key}}
+desk: {secret: \"${S}\", tls: {cert: desk.pem, key: desk.key}}
+bundles: {b: {listen: 127.0.0.1:1, key: \"${K}\", tls: {cert: b.pem, key: b.key}}}
+tls: {caFile: /tls/ca.pem}
+";
+
+#[test]
+#[cfg(feature = "tls")]
+fn certificates_and_authorities() {
+    let config = config(TLS);
+    let files = |cert: &str, key: &str| {
+        let [cert, key] = [cert, key].map(std::path::PathBuf::from);
+        Some(CertificateFiles { cert, key })
+    };
+    assert_eq!(
+        config.gateway.tls,
+        files("/tls/gateway.pem", "/tls/gateway.key")
+    );
+    assert_eq!(
+        config.desk.as_ref().unwrap().tls,
+        files("desk.pem", "desk.key")
+    );
+    assert_eq!(config.bundle("b").unwrap().tls, files("b.pem", "b.key"));
+    assert_eq!(config.tls.ca_file.as_deref(), Some("/tls/ca.pem".as_ref()));
+}
+
 #[test]
 fn the_specs_1password_slug() {
     let config = config(ONEPASSWORD);
@@ -256,7 +284,8 @@ fn the_specs_whole_example() {
     );
     assert_eq!(config.servers[0].timeout_ms, 240_000);
     let path = "gateway.elicitation.allowedUrlPrefixes[0]".to_owned();
-    assert!(config.notices.contains(&Notice::TlsAbsent { path }));
+    let absent = config.notices.contains(&Notice::TlsAbsent { path });
+    assert_eq!(absent, cfg!(not(feature = "tls")));
 }
 
 #[test]
@@ -403,7 +432,7 @@ fn everything() {
         let name = key.path.rsplit('.').next().unwrap().trim_end_matches("[]");
         let later = matches!(key.shape, keys::Shape::Later) || name == "NAME" || name.is_empty();
         assert!(
-            later || EVERYTHING.contains(&format!("{name}:")),
+            later || [EVERYTHING, TLS].concat().contains(&format!("{name}:")),
             "{}",
             key.path
         );

@@ -42,7 +42,11 @@ const TABLE: &[(&str, &[&str])] = &[
     ("limits: {bodyBytes: 1000000, bufferedBytes: 70000}\n", &["c.yaml:1:45: limits.bufferedBytes: found 70000 bytes for all bodies and 1000000 for one, allowed: at least one body"]),
 
     // What this build does not have.
+    #[cfg(not(feature = "tls"))]
     ("gateway: {tls: {cert: a, key: b}}\n", &["c.yaml:1:16: gateway.tls: found what this build does not have yet (TLS listeners), allowed: leave it out"]),
+    #[cfg(not(feature = "tls"))]
+    ("desk: {secret: \"${S}\", tls: {}}\n", &["c.yaml:1:29: desk.tls: found what this build does not have yet (TLS listeners), allowed: leave it out"]),
+    #[cfg(not(feature = "tls"))]
     ("tls: {caFile: a}\n", &["c.yaml:1:6: tls: found what this build does not have yet (TLS), allowed: leave it out"]),
     ("audit: {file: a}\n", &["c.yaml:1:8: audit: found what this build does not have yet (the audit file), allowed: leave it out"]),
     ("gateway: {oauth: {authorizationServers: []}, roster: a, adminListen: b}\n", &[
@@ -50,12 +54,12 @@ const TABLE: &[(&str, &[&str])] = &[
         "c.yaml:1:54: gateway.roster: found what this build does not have yet (the runtime roster), allowed: leave it out",
         "c.yaml:1:70: gateway.adminListen: found what this build does not have yet (the admin listener), allowed: leave it out",
     ]),
-    ("desk: {secret: \"${S}\", store: \"redis://u:hunter2@h\", tls: {}, notify: {}}\n", &[
+    ("desk: {secret: \"${S}\", store: \"redis://u:hunter2@h\", notify: {}}\n", &[
         "c.yaml:1:31: desk.store: found what this build does not have yet (any store but memory), allowed: memory",
-        "c.yaml:1:59: desk.tls: found what this build does not have yet (TLS listeners), allowed: leave it out",
-        "c.yaml:1:71: desk.notify: found what this build does not have yet (notification), allowed: leave it out",
+        "c.yaml:1:62: desk.notify: found what this build does not have yet (notification), allowed: leave it out",
     ]),
     ("gate: {spent: \"redis://h\"}\n", &["c.yaml:1:15: gate.spent: found what this build does not have yet (any store but memory), allowed: memory"]),
+    #[cfg(not(feature = "tls"))]
     ("bundles: {b: {url: \"https://b.example\", key: \"${K}\"}}\n", &["c.yaml:1:20: bundles.b.url: found what this build does not have yet (TLS to a bundle), allowed: leave it out"]),
     ("servers:\n- {slug: a, kind: stdio, command: [a], cwd: /}\n", &[
         "c.yaml:2:19: servers[0].kind: found what this build does not have yet (stdio servers), allowed: supplementary-image, command",
@@ -73,6 +77,22 @@ const TABLE: &[(&str, &[&str])] = &[
         "c.yaml:2:49: servers[0].required: found what this build does not have yet (readiness), allowed: false",
         "c.yaml:2:64: servers[0].confirm: found what this build does not have yet (gates in front of other servers), allowed: leave it out",
         "c.yaml:2:83: servers[0].unknownTools: found what this build does not have yet (pinned tools), allowed: leave it out",
+    ]),
+
+    // TLS.
+    #[cfg(feature = "tls")]
+    ("gateway: {tls: {cert: a, key: b}}\ndesk: {secret: \"${S}\", tls: {cert: a, key: b}}\ntls: {caFile: a}\n", &[]),
+    #[cfg(feature = "tls")]
+    ("bundles: {b: {url: \"https://b.example\", key: \"${K}\"}}\n", &[]),
+    #[cfg(feature = "tls")]
+    ("gateway: {tls: {cert: a}}\ntls: {caFile: \"\"}\n", &[
+        "c.yaml:1:16: gateway.tls.key: missing, allowed: a string",
+        "c.yaml:2:15: tls.caFile: found no name of a file, allowed: a path",
+    ]),
+    #[cfg(feature = "tls")]
+    ("desk: {secret: \"${S}\", tls: {cert: a, key: [b], chain: c}}\n", &[
+        "c.yaml:1:44: desk.tls.key: found a list, allowed: a string",
+        "c.yaml:1:49: desk.tls.chain: found an unknown key, allowed: cert, key",
     ]),
 
     // The gateway.
@@ -256,11 +276,14 @@ const TABLE: &[(&str, &[&str])] = &[
 
     // The desk and the gate.
     ("desk: {}\n", &["c.yaml:1:7: desk.secret: missing, allowed: a string or a list"]),
+    ("desk:\n  secret: \"${A}\"\n  publicUrl: https://desk.example/under\n  people:\n  - {id: a, sha256: 1111111111111111111111111111111111111111111111111111111111111111, answersFor: [a]}\n", &[
+        "c.yaml:3:14: desk.publicUrl: found another address, allowed: http or https, a host and a port in normal form, and nothing more",
+    ]),
     ("desk:\n  secret: [short, \"${A}\", b]\n  publicUrl: https://u:hunter2@desk.example/\n  people:\n  - {id: a, sha256: x}\n  - {id: a, sha256: 1111111111111111111111111111111111111111111111111111111111111111, answersFor: []}\n  - {id: a, sha256: 1111111111111111111111111111111111111111111111111111111111111111, answersFor: [\"*a\", \"\"], passkeys: [x]}\n  askerKeys: [{sha256: x}, y]\n", &[
         "c.yaml:2:11: desk.secret: found 3 secrets, allowed: [new, old]",
         "c.yaml:2:12: desk.secret[0]: found 5 bytes, allowed: at least 32",
         "c.yaml:2:27: desk.secret[2]: found 1 bytes, allowed: at least 32",
-        "c.yaml:3:14: desk.publicUrl: found another address, allowed: http or https in normal form, without user, query and fragment",
+        "c.yaml:3:14: desk.publicUrl: found another address, allowed: http or https, a host and a port in normal form, and nothing more",
         "c.yaml:5:5: desk.people[0].answersFor: missing, allowed: a list",
         "c.yaml:5:21: desk.people[0].sha256: found something else, allowed: 64 hexadecimal digits",
         "c.yaml:6:99: desk.people[1].answersFor: found an empty list, allowed: at least one name, or *",
