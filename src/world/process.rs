@@ -459,26 +459,6 @@ mod tests {
         ))
     }
 
-    fn pids(&self) -> Vec<u32> {
-            pids(&self.0)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
-        }
-    }
-
-    /// A script that ignores SIGTERM, forks twice, and writes the three pids to `file`.
-    fn family(file: &Path) -> Command {
-        let file = file.display();
-        shell(&format!(
-            "trap '' TERM; sleep 600 & a=$!; (trap '' TERM; sleep 600 & echo $! > {file}.c; wait) & \
-             while [ ! -s {file}.c ]; do :; done; echo $$ $a $(cat {file}.c) > {file}.tmp; mv {file}.tmp {file}; wait"
-        ))
-    }
-
     fn pids(file: &Path) -> Vec<u32> {
         loop {
             if let Ok(text) = std::fs::read_to_string(file)
