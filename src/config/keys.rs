@@ -290,6 +290,10 @@ pub const NOT_YET: &[NotYet] = &[
     refused("bundles.NAME.url", Values::Starts("https:"), "TLS to a bundle"),
     #[cfg(not(feature = "tls"))]
     noticed("gateway.elicitation.allowedUrlPrefixes[]", Values::Starts("https:")),
+    refused("limits.questionsPerChannel", Values::Any, "a bound on the questions of a channel"),
+    refused("limits.questionsPerToken", Values::Any, "a bound on the questions of a token"),
+    refused("limits.declines", Values::Any, "a rest after several declines"),
+    refused("timing.drainMs", Values::Any, "an orderly drain: SIGTERM drops every call at once"),
     refused("gateway.oauth", Values::Any, "OAuth metadata"),
     refused("gateway.roster", Values::Any, "the runtime roster"),
     refused("gateway.adminListen", Values::Any, "the admin listener"),

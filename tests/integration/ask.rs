@@ -53,7 +53,7 @@ async fn ask(world: &World, endpoint: &Endpoint) -> Result<Answer, EndpointFault
 
 #[test]
 fn it_polls_at_once_then_about_every_five_seconds_and_last_before_the_deadline() {
-    lab::run(|world| async move {
+    lab::run_in_memory(|world| async move {
         let endpoint = Endpoint::start(&world);
         let begun = world.clock.now();
         let mut polls: Vec<Instant> = Vec::new();

@@ -16,6 +16,7 @@ use countersign::gateway::{Gateway, Roster};
 use countersign::http::{self, Guard, Handler, Limits, Request, Responded, Responder, serve};
 use countersign::mcp::{Server, ServerSettings};
 use countersign::time::Clock;
+use countersign::world::memory::MemoryNet;
 use countersign::world::{Net, Random, Runtime, Stream, World};
 use smol::channel::{Receiver, Sender, unbounded};
 
@@ -24,8 +25,17 @@ pub const WALL_MS: u64 = 1_796_083_200_000;
 
 /// Runs a test in a world of real sockets and a clock driven by hand.
 pub fn run<F: Future<Output = ()> + Send + 'static>(test: impl FnOnce(World) -> F) {
+    run_on(Net::real(), test);
+}
+
+/// The same with sockets in memory, for what depends on how much time passes beside the kernel's own work.
+pub fn run_in_memory<F: Future<Output = ()> + Send + 'static>(test: impl FnOnce(World) -> F) {
+    run_on(Net::memory(MemoryNet::new(Random::seeded(3))), test);
+}
+
+fn run_on<F: Future<Output = ()> + Send + 'static>(net: Net, test: impl FnOnce(World) -> F) {
     crate::logs::capture();
-    let runtime = Runtime::with(Clock::hand_driven(WALL_MS), Net::real(), Random::seeded(7));
+    let runtime = Runtime::with(Clock::hand_driven(WALL_MS), net, Random::seeded(7));
     let world = runtime.world().clone();
     runtime.block_on(test(world));
 }

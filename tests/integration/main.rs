@@ -15,3 +15,5 @@ mod lab;
 mod logs;
 mod mcp;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;

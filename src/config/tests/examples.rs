@@ -143,11 +143,8 @@ limits:
   headers: 9
   connections: 2
   callsPerToken: 3
-  questionsPerChannel: 4
-  questionsPerToken: 5
-  declines: 6
   childOutputBytes: 2049
-timing: {pollMs: 101, keepaliveMs: 102, headMs: 103, bodyMs: 104, idleMs: 105, drainMs: 0}
+timing: {pollMs: 101, keepaliveMs: 102, headMs: 103, bodyMs: 104, idleMs: 105}
 "#;
 
 /// The keys of the feature `tls`.
@@ -407,9 +404,9 @@ fn everything() {
             headers: 9,
             connections: 2,
             calls_per_token: 3,
-            questions_per_channel: 4,
-            questions_per_token: 5,
-            declines: 6,
+            questions_per_channel: 8,
+            questions_per_token: 32,
+            declines: 3,
             child_output_bytes: 2049,
         }
     );
@@ -421,7 +418,7 @@ fn everything() {
             head_ms: 103,
             body_ms: 104,
             idle_ms: 105,
-            drain_ms: 0
+            drain_ms: 10_000
         }
     );
     assert_eq!(config.notices, []);
@@ -430,7 +427,11 @@ fn everything() {
     // The file must name each key of the list, or the list has grown and this test has not.
     for key in keys::KEYS {
         let name = key.path.rsplit('.').next().unwrap().trim_end_matches("[]");
-        let later = matches!(key.shape, keys::Shape::Later) || name == "NAME" || name.is_empty();
+        let absent = keys::NOT_YET
+            .iter()
+            .any(|row| row.path == key.path && matches!(row.values, keys::Values::Any));
+        let later =
+            absent || matches!(key.shape, keys::Shape::Later) || name == "NAME" || name.is_empty();
         assert!(
             later || [EVERYTHING, TLS].concat().contains(&format!("{name}:")),
             "{}",

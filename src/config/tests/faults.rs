@@ -49,6 +49,10 @@ const TABLE: &[(&str, &[&str])] = &[
     #[cfg(not(feature = "tls"))]
     ("tls: {caFile: a}\n", &["c.yaml:1:6: tls: found what this build does not have yet (TLS), allowed: leave it out"]),
     ("audit: {file: a}\n", &["c.yaml:1:8: audit: found what this build does not have yet (the audit file), allowed: leave it out"]),
+    ("limits: {declines: 2}\ntiming: {drainMs: 1}\n", &[
+        "c.yaml:1:20: limits.declines: found what this build does not have yet (a rest after several declines), allowed: 3",
+        "c.yaml:2:19: timing.drainMs: found what this build does not have yet (an orderly drain: SIGTERM drops every call at once), allowed: 10000",
+    ]),
     ("gateway: {oauth: {authorizationServers: []}, roster: a, adminListen: b}\n", &[
         "c.yaml:1:18: gateway.oauth: found what this build does not have yet (OAuth metadata), allowed: leave it out",
         "c.yaml:1:54: gateway.roster: found what this build does not have yet (the runtime roster), allowed: leave it out",
