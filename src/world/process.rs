@@ -105,8 +105,8 @@ impl From<io::Error> for SpawnFault {
 impl World {
     /// Starts `command` at once and gives the future that sees it to its end, no later than `deadline`.
     ///
-    /// Dropping the future, polled or not, kills the child's whole process group. A grandchild that has made a session of its own
-    /// (`setsid`) is no longer in that group and survives; there is no portable way to reach it.
+    /// Dropping the future, polled or not, kills the child's whole process group. A grandchild that has made a session of its
+    /// own (`setsid`) is no longer in that group and survives; there is no portable way to reach it.
     ///
     /// # Errors
     /// [`SpawnFault`]; nothing has run.
