@@ -171,8 +171,32 @@ mod tests {
                 "xianyun|destroy|--name=|--|a b\nc",
             ),
             (r#"{"path":"$(id)"}"#, "xianyun|destroy|--|$(id)"),
+            // A value is one argument, whatever it holds, and never a flag or the end of the flags.
+            (r#"{"path":"--"}"#, "xianyun|destroy|--|--"),
+            (r#"{"path":"-"}"#, "xianyun|destroy|--|-"),
+            (r#"{"path":""}"#, "xianyun|destroy|--|"),
+            (
+                r#"{"path":"--name=other --dry-run","name":"-x --dry-run"}"#,
+                "xianyun|destroy|--name=-x --dry-run|--|--name=other --dry-run",
+            ),
+            (
+                r#"{"name":"=a=b","path":"\u0001\u202e\ud83d\ude02"}"#,
+                "xianyun|destroy|--name==a=b|--|\u{1}\u{202e}\u{1f602}",
+            ),
+            (
+                r#"{"path":"*;`id`&\\'\"~"}"#,
+                "xianyun|destroy|--|*;`id`&\\'\"~",
+            ),
+            // The caller's order means nothing.
+            (
+                r#"{"name":"x","dry_run":true,"path":"a"}"#,
+                "xianyun|destroy|--dry-run|--name=x|--|a",
+            ),
         ] {
-            assert_eq!(read(json).unwrap().join("|"), argv, "{json}");
+            let got = read(json).unwrap();
+            assert_eq!(got.join("|"), argv, "{json}");
+            // Joined they could be fewer or more.
+            assert_eq!(got.len(), argv.split('|').count(), "{json}");
         }
     }
 
@@ -198,8 +222,61 @@ mod tests {
                 r#"{"path":"a","force":true}"#,
                 r#"there is no argument "force"; known: dry_run, name, path"#,
             ),
+            // An unknown name is told before anything else, and shown as a person may read it.
+            (
+                r#"{"--force\n\"x":true}"#,
+                "there is no argument \"--force⏎⍞x\"; known: dry_run, name, path",
+            ),
+            (
+                r#"{"path":"a","Name":"x"}"#,
+                r#"there is no argument "Name"; known: dry_run, name, path"#,
+            ),
+            (
+                r#"{"path":"a","dry_run":1}"#,
+                "the argument dry_run must be a boolean",
+            ),
+            (
+                r#"{"path":"a","dry_run":null}"#,
+                "the argument dry_run must be a boolean",
+            ),
+            (
+                r#"{"path":"a","name":"\u0000"}"#,
+                "the argument name holds a NUL, which no program can be given",
+            ),
         ] {
             assert_eq!(read(json).unwrap_err().to_string(), text, "{json}");
         }
+    }
+
+    #[test]
+    fn without_positionals_there_is_no_end_of_flags() {
+        let mut tool = tool();
+        tool.positionals.clear();
+        let read = |json| Arguments::read(&tool, &Exact::parse(json).unwrap());
+        assert_eq!(read("{}").unwrap().argv, ["xianyun", "destroy"]);
+        assert_eq!(
+            read(r#"{"dry_run":true}"#).unwrap().argv,
+            ["xianyun", "destroy", "--dry-run"]
+        );
+        assert!(read(r#"{"path":"a"}"#).is_err());
+        assert!(read("[]").is_err());
+        tool.flags.clear();
+        tool.options.clear();
+        let none = Arguments::read(&tool, &Exact::parse(r#"{"x":1}"#).unwrap());
+        assert_eq!(
+            none.unwrap_err().to_string(),
+            r#"there is no argument "x"; this tool takes none"#
+        );
+    }
+
+    #[test]
+    fn several_positionals_stand_in_the_tools_order() {
+        let mut tool = tool();
+        tool.positionals = vec!["from".to_owned(), "to".to_owned()];
+        let given = Exact::parse(r#"{"to":"-b","from":"-a"}"#).unwrap();
+        assert_eq!(
+            Arguments::read(&tool, &given).unwrap().argv,
+            ["xianyun", "destroy", "--", "-a", "-b"]
+        );
     }
 }

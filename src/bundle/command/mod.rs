@@ -178,3 +178,101 @@ fn refused(outcome: &Outcome) -> ToolResult {
     result.set_meta(gate::OUTCOME_KEY, quote(outcome.word()));
     result
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::approval::{AskTiming, Asker};
+    use crate::config::Kind;
+    use crate::gate::Gate;
+    use crate::http::Client;
+    use crate::world::Runtime;
+
+    fn mount(env: &str) -> CommandMount {
+        let text = format!(
+            "servers:\n  - slug: one\n    kind: command\n    env: {env}\n    tools:\n      - {{name: open, argv: [\"true\"]}}\n"
+        );
+        let (config, _) = Config::parse("test.yaml", &text).unwrap();
+        let runtime = Runtime::real();
+        let world = runtime.world().clone();
+        let timing = AskTiming {
+            poll: Duration::from_secs(1),
+        };
+        let asker = Asker::new(world.clone(), Client::new(world.clone()), timing);
+        let gate = Gate::new(world.clone(), asker);
+        let confirmer = Confirmer::new(world, gate, Duration::from_secs(30));
+        let server = &config.servers[0];
+        let Kind::Command { tools } = &server.kind else {
+            panic!("another kind")
+        };
+        CommandMount::new(server, tools, &config, confirmer)
+    }
+
+    #[test]
+    fn the_environment_is_three_names_and_its_own() {
+        let names = |env: &[(String, String)]| -> Vec<String> {
+            env.iter().map(|(name, _)| name.clone()).collect()
+        };
+        let inherited = names(&mount("{}").environment().unwrap());
+        let three = ["PATH", "HOME", "LANG"];
+        assert!(inherited.iter().all(|name| three.contains(&name.as_str())));
+        assert!(inherited.contains(&"PATH".to_owned()));
+
+        let env = mount("{OWN: \"a b\", PATH: /own}").environment().unwrap();
+        let mut expected = inherited;
+        expected.retain(|name| name != "PATH");
+        let mut got = names(&env);
+        got.retain(|name| !["OWN", "PATH"].contains(&name.as_str()));
+        assert_eq!(got, expected);
+        // Each once: its own word wins.
+        assert_eq!(env.len(), expected.len() + 2);
+        for (name, value) in [("OWN", "a b"), ("PATH", "/own")] {
+            assert!(env.contains(&(name.to_owned(), value.to_owned())), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unset_secret_refuses_by_its_name() {
+        let fault = mount("{OWN: \"${COUNTERSIGN_TEST_NEVER_SET}\"}")
+            .environment()
+            .unwrap_err();
+        assert!(
+            fault.to_string().contains("COUNTERSIGN_TEST_NEVER_SET"),
+            "{fault}"
+        );
+    }
+
+    #[test]
+    fn a_declined_call_is_exit_code_1_and_ran_nothing() {
+        let result = refused(&Outcome::Declined);
+        assert!(result.is_error());
+        assert!(
+            result
+                .texts()
+                .starts_with("aborted at the user's request\n")
+        );
+        let structured = result.get("structuredContent").unwrap().get();
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(structured).unwrap(),
+            serde_json::json!({"exitCode": 1, "stdout": "", "stderr": "aborted at the user's request", "truncated": false})
+        );
+        for (outcome, word) in [
+            (Outcome::Declined, "declined"),
+            (Outcome::Cancelled, "cancelled"),
+            (Outcome::Expired, "expired"),
+            (Outcome::NotConfirmed, "not-confirmed"),
+            (Outcome::NotAsked(NotAsked::TooLong), "nobody-to-ask"),
+        ] {
+            let result = refused(&outcome);
+            assert!(result.is_error(), "{word}");
+            assert_eq!(result.meta(gate::OUTCOME_KEY).unwrap().get(), quote(word));
+            let declined = matches!(outcome, Outcome::Declined);
+            assert_eq!(
+                result.get("structuredContent").is_some(),
+                declined,
+                "{word}"
+            );
+        }
+    }
+}

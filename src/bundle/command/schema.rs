@@ -48,3 +48,60 @@ pub(super) fn tool(tool: &CommandTool) -> String {
         required.join(","),
     )
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn listed(gate: Option<&str>, description: Option<&str>) -> Value {
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        let listed = tool(&CommandTool {
+            name: "act".to_owned(),
+            description: description.map(str::to_owned),
+            argv: vec!["prog".to_owned(), "act".to_owned()],
+            gate: gate.map(str::to_owned),
+            flags: vec![pair("dry_run", "--dry-run")],
+            options: vec![pair("name", "--name")],
+            positionals: vec!["path".to_owned()],
+            timeout_ms: 1,
+        });
+        serde_json::from_str(&listed).unwrap()
+    }
+
+    #[test]
+    fn a_gated_tool_says_that_it_destroys_and_that_it_asks() {
+        assert_eq!(
+            listed(Some("It acts."), Some("Say \"act\".\n")),
+            json!({
+                "name": "act",
+                "description": "Say \"act\".\n A person is asked before it runs.",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": {
+                        "dry_run": {"type": "boolean", "description": "passes --dry-run"},
+                        "name": {"type": "string", "description": "passes --name=VALUE"},
+                        "path": {"type": "string"},
+                    },
+                    "required": ["path"],
+                    "additionalProperties": false,
+                },
+                "annotations": {"readOnlyHint": false, "destructiveHint": true},
+            })
+        );
+        assert_eq!(
+            listed(Some("It acts."), None)["description"],
+            "Runs prog act. A person is asked before it runs."
+        );
+    }
+
+    #[test]
+    fn an_open_tool_says_neither() {
+        let open = listed(None, None);
+        assert_eq!(open["description"], "Runs prog act.");
+        assert_eq!(open.get("annotations"), None);
+        assert_eq!(listed(None, Some("Acts."))["description"], "Acts.");
+    }
+}
