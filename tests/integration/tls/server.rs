@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::task::Poll;
 use std::time::Duration;
 
 use countersign::http::{ClientFault, Connection, FaultKind, Method, OutRequest};
@@ -109,6 +110,51 @@ async fn long_bodies(world: &World, pki: &Pki) {
 }
 
 #[test]
+fn what_was_reported_as_written_arrives_and_nothing_else() {
+    run(|world, pki| async move { cut_while_writing(&world, &pki).await });
+    let net = Net::memory(MemoryNet::new(Random::seeded(6)));
+    run_in(net, |world, pki| async move {
+        cut_while_writing(&world, &pki).await
+    });
+}
+
+/// Writes until nothing more fits, and drops the stream with a record half taken: what was not reported must not be
+/// readable, or a request that acts could be seen after "nothing was sent".
+async fn cut_while_writing(world: &World, pki: &Pki) {
+    let (_, listener) = super::listen(world, &pki.good);
+    let port = listener.local_address().unwrap().port();
+    let accepting = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        stream.handshake().await.unwrap();
+        stream
+    };
+    let both = smol::future::zip(accepting, connect(world, pki, port));
+    let (writer, reader) = within("the handshake", both).await;
+    let block = [7; 50_000];
+    let mut written = 0;
+    poll_fn(|cx| {
+        loop {
+            match writer.poll_write(cx, &block) {
+                Poll::Ready(count) => written += count.unwrap(),
+                Poll::Pending => return Poll::Ready(()),
+            }
+        }
+    })
+    .await;
+    drop(writer);
+    let mut received = 0;
+    let end = loop {
+        match within("the rest", read(&reader)).await {
+            Ok(bytes) if bytes.is_empty() => break None,
+            Ok(bytes) => received += bytes.len(),
+            Err(error) => break Some(error.kind()),
+        }
+    };
+    assert_eq!(received, written);
+    assert_eq!(end, Some(ErrorKind::UnexpectedEof));
+}
+
+#[test]
 fn a_connection_is_used_again_and_tickets_do_not_spoil_it() {
     run(|world, pki| async move {
         let (_, listener) = super::listen(&world, &pki.good);
@@ -155,7 +201,8 @@ fn a_handshake_that_does_not_come_is_ended() {
             assert!(stream.try_read(&mut [0; 9]).is_none(), "too early");
             world.clock.advance(Duration::from_millis(1));
             let end = within("the close", read(&stream)).await;
-            assert!(matches!(end, Ok(bytes) if bytes.is_empty()));
+            // The end, or a reset where the few bytes were still unread.
+            assert!(end.is_ok_and(|bytes| bytes.is_empty()) || !first.is_empty());
             assert_eq!(world.clock.live_timers(), 0);
             // Nobody else was held up.
             let client = client(&world, &pki.ca.cert);
@@ -199,10 +246,6 @@ fn an_idle_connection_is_ended_with_an_announcement() {
         timers(&world, 1).await;
         world.clock.advance(Duration::from_secs(60));
         assert!(within("the end", read(&stream)).await.unwrap().is_empty());
-        let late = stream.write_all(b"late").await;
-        turn().await;
-        let later = stream.write_all(b"later").await;
-        assert!(late.and(later).is_err());
         // Our own end is a word of its own: nothing goes out after it.
         let stream = connect(&world, &pki, served.port).await;
         stream.shutdown_write();
