@@ -13,8 +13,11 @@ mod approval_answer;
 mod approval_url;
 mod chunked_body;
 mod configuration;
+mod differential_body;
+mod differential_request;
 mod header_values;
 mod jsonrpc_envelope;
+mod others;
 mod request_head;
 mod response_head;
 mod sse_reader;
@@ -23,6 +26,8 @@ pub use approval_answer::approval_answer;
 pub use approval_url::approval_url;
 pub use chunked_body::chunked_body;
 pub use configuration::configuration;
+pub use differential_body::differential_body;
+pub use differential_request::differential_request;
 pub use header_values::header_values;
 pub use jsonrpc_envelope::jsonrpc_envelope;
 pub use request_head::request_head;
@@ -38,6 +43,8 @@ pub const TARGETS: &[Target] = &[
     ("approval_url", approval_url),
     ("chunked_body", chunked_body),
     ("configuration", configuration),
+    ("differential_body", differential_body),
+    ("differential_request", differential_request),
     ("header_values", header_values),
     ("jsonrpc_envelope", jsonrpc_envelope),
     ("request_head", request_head),

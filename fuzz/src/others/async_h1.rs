@@ -1,0 +1,269 @@
+//! `async-h1`'s server, driven from memory.
+//!
+//! It gets one byte for each read and is polled by hand, so that what it has read when it is done is where it takes
+//! the message to end. Given more at once it would refuse a chunked body that anything follows, and wait without a
+//! waker for trailers that are not there yet.
+
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use countersign::http::head::Framing;
+use futures_io::{AsyncRead, AsyncWrite};
+
+use super::{Body, Reading, Stop};
+
+/// A head that was accepted, and what became of its body.
+#[derive(Debug)]
+pub struct Request {
+    /// Bytes of the head.
+    pub head: usize,
+    /// How the body ends.
+    pub framing: Framing,
+    /// The body behind it.
+    pub body: Reading<Body>,
+}
+
+/// `input` as it can be asked about, of the same length and, to us, of the same framing:
+///
+/// - `http-types` panics at a field value or trailer that is not ASCII. A brace is legal and illegal in the same
+///   places as those bytes are: in values and quotes, and not in names, sizes and targets.
+/// - At `100-continue`, written just so, `async-h1` starts threads.
+pub fn askable(input: &[u8]) -> Vec<u8> {
+    const CONTINUE: &[u8] = b"100-continue";
+    let mut asked: Vec<u8> = input
+        .iter()
+        .map(|&byte| if byte.is_ascii() { byte } else { b'{' })
+        .collect();
+    let mut at = 0;
+    while let Some(found) = asked[at..]
+        .windows(CONTINUE.len())
+        .position(|part| part == CONTINUE)
+    {
+        at += found;
+        asked[at + 4] = b'C';
+    }
+    asked
+}
+
+/// Reads a request and its body. `input` comes from [`askable`].
+pub fn read(input: &[u8]) -> Reading<Request> {
+    let wire = Wire(Arc::new(Mutex::new(State {
+        input: input.to_vec(),
+        read: 0,
+        closed: false,
+    })));
+    let mut decoding = pin!(async_h1::server::decode(wire.clone()));
+    let (request, mut reader) = match wire.drive(|cx| decoding.as_mut().poll(cx))? {
+        Ok(Some(decoded)) => decoded,
+        Ok(None) => return Err(Stop::More),
+        Err(_) => return Err(wire.stop()),
+    };
+    let head = wire.state(|state| state.read);
+    // The type of the reader has no public name.
+    let framing = match format!("{reader:?}").as_str() {
+        "BodyReader::None" => Framing::None,
+        "BodyReader::Chunked" => Framing::Chunked,
+        _ => Framing::Length(request.len().expect("a length") as u64),
+    };
+    let mut content = Vec::new();
+    let mut piece = [0; 64];
+    let body = loop {
+        match wire.drive(|cx| Pin::new(&mut reader).poll_read(cx, &mut piece)) {
+            // It takes a body that the close cut short for whole: one with a length, and a last chunk with no empty
+            // line behind it.
+            Ok(Ok(0)) if wire.state(|state| state.closed) => break Err(Stop::More),
+            Ok(Ok(0)) => {
+                break Ok(Body {
+                    content,
+                    end: wire.state(|state| state.read) - head,
+                });
+            }
+            Ok(Ok(more)) => content.extend_from_slice(&piece[..more]),
+            Ok(Err(_)) => break Err(wire.stop()),
+            Err(stop) => break Err(stop),
+        }
+    };
+    // The receiver of the trailers is in it.
+    drop(request);
+    Ok(Request {
+        head,
+        framing,
+        body,
+    })
+}
+
+/// A connection on which the input comes in and then the end.
+#[derive(Clone)]
+struct Wire(Arc<Mutex<State>>);
+
+struct State {
+    input: Vec<u8>,
+    read: usize,
+    /// Whether the end was seen.
+    closed: bool,
+}
+
+impl Wire {
+    fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Why there is no more, behind an error.
+    fn stop(&self) -> Stop {
+        if self.state(|state| state.closed) {
+            Stop::More
+        } else {
+            Stop::Refused
+        }
+    }
+
+    /// Polls for as long as that makes it read.
+    fn drive<T>(&self, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Reading<T> {
+        let mut cx = Context::from_waker(Waker::noop());
+        loop {
+            let before = self.state(|state| (state.read, state.closed));
+            if let Poll::Ready(done) = poll(&mut cx) {
+                return Ok(done);
+            }
+            assert_ne!(
+                before,
+                self.state(|state| (state.read, state.closed)),
+                "async-h1 waits for nothing"
+            );
+        }
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(Ok(self.state(|state| {
+            let (Some(room), Some(&byte)) = (buffer.first_mut(), state.input.get(state.read))
+            else {
+                state.closed |= !buffer.is_empty();
+                return 0;
+            };
+            *room = byte;
+            state.read += 1;
+            1
+        })))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn post(fields: &str, body: &str) -> Reading<Request> {
+        read(format!("POST / HTTP/1.1\r\nHost: h\r\n{fields}\r\n{body}").as_bytes())
+    }
+
+    fn whole(content: &str, end: usize) -> Reading<Body> {
+        let content = content.as_bytes().to_vec();
+        Ok(Body { content, end })
+    }
+
+    /// What the comparisons rest on: that it accepts what is plain, and says where it ends.
+    #[test]
+    fn plain_requests_are_read_to_their_end_and_no_further() {
+        let request = post("Content-Length: 2\r\n", "hiGET").expect("a head");
+        assert_eq!((request.head, request.framing), (47, Framing::Length(2)));
+        assert_eq!(request.body, whole("hi", 2));
+        let request = post("", "GET").expect("a head");
+        assert_eq!((request.head, request.framing), (28, Framing::None));
+        assert_eq!(request.body, whole("", 0));
+        let chunked = "Transfer-Encoding: chunked\r\n";
+        let request = post(chunked, "2\r\nhi\r\n0\r\nA: b\r\n\r\nGET").expect("a head");
+        assert_eq!((request.head, request.framing), (56, Framing::Chunked));
+        assert_eq!(request.body, whole("hi", 18));
+        assert_eq!(
+            read(b"POST / HTTP/1.1\r\nHost: h\r\n").err(),
+            Some(Stop::More)
+        );
+    }
+
+    /// Each is refused by it and accepted by us: the list that `differential_body` and `differential_request` excuse.
+    #[test]
+    fn what_it_is_known_to_refuse_it_refuses() {
+        let chunked = "Transfer-Encoding: chunked\r\n";
+        let trailers = |count: usize| format!("0\r\n{}\r\n", "a:\r\n".repeat(count));
+        for (body, refused) in [
+            ("1;a\r\nx\r\n0\r\n\r\n".to_owned(), true),
+            (trailers(16), false),
+            (trailers(17), true),
+            (format!("0\r\na:{}\r\n\r\n", "b".repeat(8192 - 6)), false),
+            (format!("0\r\na:{}\r\n\r\n", "b".repeat(8192 - 5)), true),
+        ] {
+            let read = post(chunked, &body).expect("a head").body;
+            assert_eq!(read.err(), refused.then_some(Stop::Refused));
+        }
+        for head in [
+            "GET / HTTP/1.0\r\nHost: h\r\n\r\n",
+            &format!(
+                "GET / HTTP/1.1\r\nHost: h\r\nA:{}\r\n\r\n",
+                "b".repeat(8192)
+            ),
+            "BREW / HTTP/1.1\r\nHost: h\r\n\r\n",
+            "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
+            "GET HTTP://h/ HTTP/1.1\r\nHost: h\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: 256.1\r\n\r\n",
+        ] {
+            assert_eq!(read(head.as_bytes()).err(), Some(Stop::Refused), "{head}");
+        }
+    }
+
+    /// Where it is lenient and we refuse or wait, it is wrong, and not to be followed.
+    #[test]
+    fn where_it_is_lenient() {
+        let chunked = "Transfer-Encoding: chunked\r\n";
+        let request = post(chunked, "\r\n\r\n").expect("a head");
+        assert_eq!(request.body, whole("", 4), "no size at all");
+        let request = post("Transfer-Encoding: gzip\r\n", "").expect("a head");
+        assert_eq!(request.framing, Framing::None, "a coding it does not know");
+        let request = post("Transfer-Encoding: gzip, chunked\r\n", "").expect("a head");
+        assert_eq!(request.framing, Framing::None, "a list of codings");
+        let lengths = "Content-Length: 1\r\nContent-Length: +2\r\n";
+        let request = post(lengths, "").expect("a head");
+        assert_eq!(
+            request.framing,
+            Framing::Length(2),
+            "the last of two lengths, signed"
+        );
+        // Taken for whole by it; the driver knows that the connection ended first.
+        let request = post("Content-Length: 2\r\n", "h").expect("a head");
+        assert_eq!(request.body.err(), Some(Stop::More));
+        let request = post(chunked, "0\r\n").expect("a head");
+        assert_eq!(request.body.err(), Some(Stop::More));
+    }
+
+    #[test]
+    fn what_is_asked_has_its_length() {
+        assert_eq!(
+            askable(b"a\xe9\xff100-continue100-continue"),
+            b"a{{100-Continue100-Continue"
+        );
+        assert_eq!(askable(b"100-continu"), b"100-continu");
+    }
+}
