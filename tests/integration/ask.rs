@@ -10,7 +10,7 @@ use countersign::secret::Secret;
 use countersign::time::Instant;
 use countersign::world::World;
 
-use crate::lab::{self, Endpoint, Reply, advancing, created};
+use crate::lab::{self, Endpoint, Reply, advancing, advancing_in_memory, created};
 
 const WINDOW: Duration = Duration::from_secs(105);
 
@@ -69,7 +69,10 @@ fn it_polls_at_once_then_about_every_five_seconds_and_last_before_the_deadline()
             }
         };
         let asking = smol::future::or(ask(&world, &endpoint), answering);
-        assert_eq!(advancing(&world, asking).await, Ok(Answer::Expired));
+        assert_eq!(
+            advancing_in_memory(&world, asking).await,
+            Ok(Answer::Expired)
+        );
         // The clock moves in steps of 50 ms.
         let step = Duration::from_millis(100);
         assert!(polls[0].since(begun) <= step, "the first poll is immediate");
