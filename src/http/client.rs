@@ -47,6 +47,8 @@ pub enum Connection {
 pub(super) struct Origin {
     /// https: what was agreed with one side of it must never go out on the other.
     secure: bool,
+    /// Someone else chose it: only public addresses.
+    public: bool,
     host: String,
     port: u16,
 }
@@ -89,6 +91,7 @@ impl OutRequest {
             .unwrap_or(host);
         let origin = Origin {
             secure,
+            public: false,
             host: bare.to_owned(),
             port,
         };
@@ -109,6 +112,14 @@ impl OutRequest {
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, BadHeader> {
         self.head.header(name, value)?;
         Ok(self)
+    }
+
+    /// For a URL that someone else chose: it goes out only where every address of the host is on the public internet
+    /// ([`FaultKind::NotPublic`] otherwise).
+    #[must_use]
+    pub const fn in_public(mut self) -> Self {
+        self.origin.public = true;
+        self
     }
 
     /// Sets the body; its length is sent with it.
@@ -136,6 +147,8 @@ pub enum FaultKind {
     Closed,
     /// The name has no address.
     Dns,
+    /// The name leads to an address that is not on the public internet, where only such may be.
+    NotPublic,
     /// The reply is not HTTP as it must be.
     Protocol,
     /// Nobody listens there.
@@ -165,6 +178,7 @@ impl fmt::Display for ClientFault {
         f.write_str(match self.kind {
             FaultKind::Closed => "the connection broke",
             FaultKind::Dns => "the name has no address (DNS)",
+            FaultKind::NotPublic => "the name has an address that is not a public one",
             FaultKind::Protocol => "the reply is not valid HTTP",
             FaultKind::Refused => "the connection was refused",
             FaultKind::Timeout => "no answer in time (timeout)",
@@ -247,7 +261,13 @@ impl Client {
 
     /// Connects, and shakes hands where the origin is https. Nothing of the request leaves here.
     async fn connect(&self, origin: &Origin) -> Result<Stream, FaultKind> {
-        let stream = self.world.connect(&origin.host, origin.port).await?;
+        let stream = if origin.public {
+            self.world
+                .connect_in_public(&origin.host, origin.port)
+                .await?
+        } else {
+            self.world.connect(&origin.host, origin.port).await?
+        };
         if !origin.secure {
             return Ok(stream);
         }
@@ -311,6 +331,7 @@ impl From<ConnectFault> for FaultKind {
     fn from(fault: ConnectFault) -> Self {
         match fault {
             ConnectFault::Dns => Self::Dns,
+            ConnectFault::NotPublic => Self::NotPublic,
             ConnectFault::Refused => Self::Refused,
             ConnectFault::Unreachable => Self::Unreachable,
         }
@@ -482,6 +503,10 @@ impl Reply {
     pub async fn next_chunk(&mut self) -> Result<Option<Vec<u8>>, ClientFault> {
         let clock = self.world.clock.clone();
         let deadline = self.deadline;
+        // A timeout polls first: a body that always has more would never see it.
+        if clock.now() >= deadline {
+            return Err(ClientFault::after(FaultKind::Timeout));
+        }
         let next = poll_fn(|cx| self.poll_chunk(cx));
         clock
             .timeout(deadline, next)

@@ -25,10 +25,13 @@ pub(super) struct Inbound {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     /// Read and not yet consumed. Empty and without memory while nothing waits.
     bytes: Vec<u8>,
+    /// What `bytes` counts against.
+    budget: Budget,
+    /// Something was read for which all requests together left no room; it is lost, and the connection with it.
+    overloaded: bool,
     /// The caller's end was seen: end of stream or an error.
     ended: bool,
     /// The body of the request at hand, until it is whole.
@@ -56,15 +59,27 @@ pub(super) enum NoHead {
     Ended,
     /// The head was refused.
     Refused(HeadFault),
+    /// All requests together hold as much as this server keeps.
+    Overloaded,
     /// The head took longer than [`Limits::head_time`].
     Slow,
 }
 
 impl Inbound {
-    pub(super) fn new(stream: Stream) -> Arc<Self> {
+    /// What is read ahead counts against `budget`.
+    pub(super) fn new(stream: Stream, budget: Budget) -> Arc<Self> {
+        let state = State {
+            bytes: Vec::new(),
+            budget,
+            overloaded: false,
+            ended: false,
+            body: None,
+            watch_due: false,
+            body_waker: None,
+        };
         Arc::new(Self {
             stream,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(state),
         })
     }
 
@@ -92,7 +107,7 @@ impl Inbound {
     fn keep(&self, bytes: &[u8]) {
         let waker = {
             let mut state = self.state();
-            state.bytes.extend_from_slice(bytes);
+            state.keep(bytes);
             state.body_waker.take()
         };
         if let Some(waker) = waker {
@@ -118,6 +133,9 @@ impl Inbound {
         }
         let whole = poll_fn(|cx| {
             loop {
+                if self.state().overloaded {
+                    return Poll::Ready(Err(NoHead::Overloaded));
+                }
                 match self.parse_head(&limits.head) {
                     Ok(Some(head)) => return Poll::Ready(Ok(head)),
                     Ok(None) => {}
@@ -193,6 +211,9 @@ impl Inbound {
     pub(super) fn finish_body(&self) -> bool {
         let mut discarded = Vec::new();
         let mut state = self.state();
+        if state.overloaded {
+            return false;
+        }
         loop {
             discarded.clear();
             match state.decode(&mut discarded, READ_BYTES) {
@@ -228,12 +249,20 @@ impl Inbound {
 }
 
 impl State {
+    fn keep(&mut self, bytes: &[u8]) {
+        if !self.overloaded && self.budget.take(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+        } else {
+            self.overloaded = true;
+        }
+    }
+
     /// What is known without reading more, which must then not be done. `None`: the socket has to be read.
     const fn verdict(&self) -> Option<Watch> {
         if self.ended {
             return Some(Watch::Left);
         }
-        if self.bytes.len() < READ_AHEAD_BYTES {
+        if self.bytes.len() < READ_AHEAD_BYTES && !self.overloaded {
             return None;
         }
         // With its body still coming the caller is being read at the handler's pace; behind a whole request the close
@@ -246,7 +275,9 @@ impl State {
     }
 
     fn consume(&mut self, count: usize) {
-        self.bytes.drain(..count.min(self.bytes.len()));
+        let count = count.min(self.bytes.len());
+        self.bytes.drain(..count);
+        self.budget.put_back(count);
         if self.bytes.is_empty() {
             // A connection that waits holds no buffer.
             self.bytes = Vec::new();
@@ -266,6 +297,12 @@ impl State {
         }
         self.consume(step.consumed);
         Ok(step.done)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.budget.put_back(self.bytes.len());
     }
 }
 
@@ -339,6 +376,9 @@ impl BodyReader {
             let before = body.bytes.len();
             let done = poll_fn(|cx| {
                 let mut state = self.inbound.state();
+                if state.overloaded {
+                    return Poll::Ready(Err(BodyReadFault::Overloaded));
+                }
                 match state.decode(&mut body.bytes, READ_AHEAD_BYTES) {
                     Err(_) => Poll::Ready(Err(BodyReadFault::Malformed)),
                     Ok(true) => Poll::Ready(Ok(true)),

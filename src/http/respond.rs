@@ -17,7 +17,7 @@ pub struct Responder {
     /// For each step of a caller that takes the answer slowly.
     step_time: Duration,
     keep_alive: bool,
-    /// The request was a HEAD: the head goes out, the body does not (RFC 9110 section 9.3.2).
+    /// The head goes out, the body does not: the request was a HEAD (RFC 9110 section 9.3.2), or the status has none.
     head_only: bool,
     /// The caller speaks HTTP/1.0, which has no chunks (RFC 9112 section 6.1).
     chunks: bool,
@@ -27,8 +27,18 @@ pub struct Responder {
 #[must_use]
 #[derive(Debug)]
 pub struct Responded {
-    /// Whether the connection may carry another request.
-    pub(super) reusable: bool,
+    pub(super) then: Then,
+}
+
+/// What becomes of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It may carry another request.
+    Reuse,
+    /// It ends in order.
+    Close,
+    /// It ends at once: the answer is not whole, and must not seem to be.
+    Cut,
 }
 
 /// The caller is gone, or takes nothing more.
@@ -69,10 +79,8 @@ impl Responder {
         self.settle(status);
         let mut head = HeadWriter::response(status);
         add(&mut head, headers);
-        // RFC 9110 section 8.6: no Content-Length with 204.
-        if status != 204 {
-            head.length(body.len() as u64);
-        }
+        self.head_only |= head.is_bodiless();
+        head.length(body.len() as u64);
         if !self.keep_alive {
             head.close();
         }
@@ -80,12 +88,8 @@ impl Responder {
         if !self.head_only {
             bytes.extend_from_slice(body);
         }
-        let written = write(&self.inbound, &self.clock, self.step_time, &bytes)
-            .await
-            .is_ok();
-        Responded {
-            reusable: written && self.keep_alive,
-        }
+        let written = write(&self.inbound, &self.clock, self.step_time, &bytes).await;
+        self.responded(written)
     }
 
     /// Starts an answer whose length is not known. `first` leaves in one write with the head.
@@ -104,19 +108,33 @@ impl Responder {
         }
         let mut head = HeadWriter::response(status);
         add(&mut head, headers);
+        self.head_only |= head.is_bodiless();
         if self.chunks {
             head.chunked();
         }
         if !self.keep_alive {
             head.close();
         }
+        if !self.chunks {
+            // RFC 9112 section 8: such an answer ends with its connection, so that one cut short would look whole.
+            self.inbound.stream.reset_on_drop(true);
+        }
         let mut bytes = head.finish();
         self.frame(&mut bytes, first);
         let writer = StreamWriter { answer: self };
         match writer.put(&bytes).await {
             Ok(()) => Ok(writer),
-            Err(StreamClosed) => Err(Responded { reusable: false }),
+            Err(StreamClosed) => Err(writer.abandon()),
         }
+    }
+
+    const fn responded(&self, written: Result<(), StreamClosed>) -> Responded {
+        let then = match written {
+            Ok(()) if self.keep_alive => Then::Reuse,
+            Ok(()) => Then::Close,
+            Err(StreamClosed) => Then::Cut,
+        };
+        Responded { then }
     }
 
     /// Decides whether the connection lives on. Those statuses close it whose request cannot be trusted to end
@@ -167,15 +185,16 @@ impl StreamWriter {
         if self.answer.chunks && !self.answer.head_only {
             bytes.extend_from_slice(LAST_CHUNK);
         }
-        let written = self.put(&bytes).await.is_ok();
-        Responded {
-            reusable: written && self.answer.keep_alive,
+        let written = self.put(&bytes).await;
+        if written.is_ok() {
+            self.answer.inbound.stream.reset_on_drop(false);
         }
+        self.answer.responded(written)
     }
 
     /// Gives the answer up half way, after a write that failed; the connection closes.
     pub fn abandon(self) -> Responded {
-        Responded { reusable: false }
+        Responded { then: Then::Cut }
     }
 
     async fn put(&self, bytes: &[u8]) -> Result<(), StreamClosed> {

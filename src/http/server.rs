@@ -15,7 +15,7 @@ use super::caller::CallerSocket;
 use super::head::{Method, RequestHead};
 use super::inbound::{BodyReader, Inbound, NoHead, Watch};
 use super::limits::Limits;
-use super::respond::{Responded, Responder};
+use super::respond::{Responded, Responder, Then};
 use crate::time::Elapsed;
 use crate::world::tls::HANDSHAKE_TIME;
 use crate::world::{Listener, Stream, World};
@@ -100,7 +100,7 @@ impl Connections {
         }
         let connection = Connection {
             world: world.clone(),
-            inbound: Inbound::new(stream),
+            inbound: Inbound::new(stream, limits.buffered.clone()),
             peer,
             handler: handler.clone(),
             limits: limits.clone(),
@@ -170,17 +170,22 @@ impl<H: Handler> Connection<H> {
                 Err(NoHead::Slow) => {
                     return self.refuse(408, "the request's head came too slowly").await;
                 }
+                Err(NoHead::Overloaded) => {
+                    return self
+                        .refuse(503, "too many requests are being read at once")
+                        .await;
+                }
                 Err(NoHead::Refused(fault)) => {
                     return self.refuse(fault.status(), &fault.to_string()).await;
                 }
             };
             match self.answer(head).await {
-                Some(Responded { reusable: true }) => {}
-                Some(Responded { reusable: false }) => {
+                Some(Responded { then: Then::Reuse }) => {}
+                Some(Responded { then: Then::Close }) => {
                     return self.inbound.linger(&self.world.clock).await;
                 }
                 // The caller left: nobody to be polite to, and the handler is already dropped.
-                None => return,
+                Some(Responded { then: Then::Cut }) | None => return,
             }
         }
     }
@@ -212,10 +217,12 @@ impl<H: Handler> Connection<H> {
             head.chunks,
         );
         if head.method == Method::Connect {
-            let _answered = self
-                .short(responder, 405, "CONNECT is not served here")
+            // RFC 9110 section 15.5.6: a 405 names what is allowed, and to a host and port that is nothing.
+            let reason = "CONNECT is not served here";
+            let answered = self
+                .short(responder, 405, Some(("allow", "")), reason)
                 .await;
-            return Some(Responded { reusable: false });
+            return Some(answered);
         }
         let body = BodyReader::new(
             self.inbound.clone(),
@@ -258,13 +265,20 @@ impl<H: Handler> Connection<H> {
             false,
             true,
         );
-        let _ = self.short(responder, status, reason).await;
+        let _ = self.short(responder, status, None, reason).await;
         self.inbound.linger(&self.world.clock).await;
     }
 
-    async fn short(&self, responder: Responder, status: u16, reason: &str) -> Responded {
+    async fn short(
+        &self,
+        responder: Responder,
+        status: u16,
+        header: Option<(&str, &str)>,
+        reason: &str,
+    ) -> Responded {
         let body = format!("{reason}\n");
-        let plain = [("content-type", "text/plain; charset=utf-8")];
-        responder.send(status, &plain, body.as_bytes()).await
+        let mut headers = vec![("content-type", "text/plain; charset=utf-8")];
+        headers.extend(header);
+        responder.send(status, &headers, body.as_bytes()).await
     }
 }

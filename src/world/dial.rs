@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::public::is_public;
 use super::{ConnectFault, Stream, World};
 use crate::time::Sleep;
 
@@ -24,7 +25,26 @@ impl World {
     /// # Errors
     /// [`ConnectFault`], when every address has failed.
     pub async fn connect(&self, host: &str, port: u16) -> Result<Stream, ConnectFault> {
-        let addresses = by_turns(self.net.resolve(host).await?);
+        let addresses = self.net.resolve(host).await?;
+        self.connect_to(addresses, port).await
+    }
+
+    /// [`World::connect`] for a host that someone else chose: only where every address of it is on the public internet.
+    /// The addresses that are looked at are the ones that are connected to; the name is not asked again, since its owner
+    /// could answer differently the second time.
+    ///
+    /// # Errors
+    /// [`ConnectFault::NotPublic`] when one address is not, and nothing was connected to; otherwise as there.
+    pub async fn connect_in_public(&self, host: &str, port: u16) -> Result<Stream, ConnectFault> {
+        let addresses = self.net.resolve(host).await?;
+        if !addresses.iter().copied().all(is_public) {
+            return Err(ConnectFault::NotPublic);
+        }
+        self.connect_to(addresses, port).await
+    }
+
+    async fn connect_to(&self, addresses: Vec<IpAddr>, port: u16) -> Result<Stream, ConnectFault> {
+        let addresses = by_turns(addresses);
         let mut race = Race {
             world: self.clone(),
             port,
@@ -133,6 +153,7 @@ mod tests {
 
     use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 
+    use super::super::memory::MemoryNet;
     use super::super::{Net, Random, Runtime};
     use super::*;
     use crate::time::Clock;
@@ -155,6 +176,57 @@ mod tests {
             parse(&["1.1.1.1", "1.1.1.2"])
         );
         assert!(by_turns(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn a_name_with_one_private_address_is_not_connected_to() {
+        let memory = MemoryNet::new(Random::seeded(1));
+        let net = Net::memory(memory.clone());
+        let runtime = Runtime::with(Clock::hand_driven(0), net, Random::seeded(1));
+        let world = runtime.world().clone();
+        runtime.block_on(async move {
+            let listener = world.net.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            let port = listener.local_address().unwrap().port();
+            let rows: [(&[&str], Option<ConnectFault>); 6] = [
+                (&["93.184.215.14"], None),
+                (&["93.184.215.14", "2606:2800:21f::1"], None),
+                (
+                    &["93.184.215.14", "10.0.0.1"],
+                    Some(ConnectFault::NotPublic),
+                ),
+                (&["::ffff:93.184.215.14"], Some(ConnectFault::NotPublic)),
+                (&["169.254.169.254"], Some(ConnectFault::NotPublic)),
+                (&[], Some(ConnectFault::Dns)),
+            ];
+            for (addresses, expected) in rows {
+                let parsed: Vec<IpAddr> =
+                    addresses.iter().map(|one| one.parse().unwrap()).collect();
+                memory.name("chosen.example", &parsed);
+                let before = memory.lookups();
+                let got = world.connect_in_public("chosen.example", port).await.err();
+                assert_eq!(got, expected, "{addresses:?}");
+                assert_eq!(memory.lookups(), before + 1, "{addresses:?}");
+            }
+            // The first two, and nothing more.
+            listener.accept().await.unwrap();
+            listener.accept().await.unwrap();
+            let third = smol::future::poll_once(listener.accept()).await;
+            assert!(third.is_none());
+        });
+        let runtime = self::runtime();
+        let world = runtime.world().clone();
+        runtime.block_on(async move {
+            for host in [
+                "localhost",
+                "127.0.0.1",
+                "::1",
+                "10.0.0.1",
+                "desk.localhost",
+            ] {
+                let got = world.connect_in_public(host, 1).await.err();
+                assert_eq!(got, Some(ConnectFault::NotPublic), "{host}");
+            }
+        });
     }
 
     /// A listener on `::1`, or `None` on a machine without IPv6.

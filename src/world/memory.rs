@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -18,8 +18,8 @@ const PIPE_BYTES: usize = 4096;
 /// The first port given to a listener that asked for port 0.
 const FIRST_PORT: u16 = 40_000;
 
-/// Listeners and connections in memory. Cloning gives a handle to the same network. Every name leads to it: only
-/// ports tell listeners apart.
+/// Listeners and connections in memory. Cloning gives a handle to the same network. Every name and address leads to it:
+/// only ports tell listeners apart.
 #[derive(Clone)]
 pub struct MemoryNet {
     random: Random,
@@ -28,6 +28,8 @@ pub struct MemoryNet {
 
 struct Ports {
     next: u16,
+    names: HashMap<String, Vec<IpAddr>>,
+    lookups: usize,
     listeners: HashMap<u16, Arc<Mutex<Backlog>>>,
     /// Pipes of every connection made, for [`MemoryNet::cut_all`].
     pipes: Vec<std::sync::Weak<Mutex<Pipe>>>,
@@ -45,6 +47,8 @@ impl MemoryNet {
     pub fn new(random: Random) -> Self {
         let ports = Ports {
             next: FIRST_PORT,
+            names: HashMap::new(),
+            lookups: 0,
             listeners: HashMap::new(),
             pipes: Vec::new(),
         };
@@ -56,6 +60,25 @@ impl MemoryNet {
 
     fn ports(&self) -> MutexGuard<'_, Ports> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives `host` those addresses in place of 127.0.0.1. They are only looked at: all lead to this network.
+    pub fn name(&self, host: &str, addresses: &[IpAddr]) {
+        let mut ports = self.ports();
+        ports.names.insert(host.to_owned(), addresses.to_vec());
+    }
+
+    /// How often a name was looked up.
+    #[must_use]
+    pub fn lookups(&self) -> usize {
+        self.ports().lookups
+    }
+
+    pub(super) fn resolve(&self, host: &str) -> Vec<IpAddr> {
+        let mut ports = self.ports();
+        ports.lookups += 1;
+        let known = ports.names.get(host).cloned();
+        known.unwrap_or_else(|| vec![Ipv4Addr::LOCALHOST.into()])
     }
 
     pub(super) fn listen(&self, address: SocketAddr) -> io::Result<Listening> {
@@ -168,6 +191,8 @@ struct Pipe {
     /// The reading end is gone: writing fails.
     abandoned: bool,
     cut: bool,
+    /// The writing end cuts it by being dropped.
+    cut_on_drop: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -273,8 +298,18 @@ impl End {
     }
 }
 
+impl End {
+    pub(super) fn cut_on_drop(&self, cut: bool) {
+        lock(&self.writes).cut_on_drop = cut;
+    }
+}
+
 impl Drop for End {
     fn drop(&mut self) {
+        {
+            let mut pipe = lock(&self.writes);
+            pipe.cut |= pipe.cut_on_drop;
+        }
         self.shutdown_write();
         let writer = {
             let mut pipe = lock(&self.reads);

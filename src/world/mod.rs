@@ -7,6 +7,7 @@ mod dial;
 pub mod memory;
 mod net;
 pub mod process;
+mod public;
 mod random;
 mod resolve;
 mod runtime;

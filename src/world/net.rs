@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use smol::Async;
 
@@ -58,8 +59,7 @@ impl Net {
     pub(super) async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, ConnectFault> {
         match &self.0 {
             Kind::Real(resolver) => resolver.resolve(host).await.map_err(|_| ConnectFault::Dns),
-            // Every name leads to the network in memory.
-            Kind::Memory(_) => Ok(vec![Ipv4Addr::LOCALHOST.into()]),
+            Kind::Memory(net) => Ok(net.resolve(host)),
         }
     }
 
@@ -81,6 +81,8 @@ impl Net {
 pub enum ConnectFault {
     /// The name has no address, or nobody could say.
     Dns,
+    /// The name leads to an address that is not on the public internet, where only such may be.
+    NotPublic,
     /// Nobody listens there.
     Refused,
     /// Every other fault of the network.
@@ -100,6 +102,7 @@ impl fmt::Display for ConnectFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Dns => "the name has no address (DNS)",
+            Self::NotPublic => "the name has an address that is not a public one",
             Self::Refused => "the connection was refused",
             Self::Unreachable => "the address cannot be reached",
         })
@@ -265,6 +268,19 @@ impl Stream {
             StreamKind::Tcp(stream) => drop(stream.get_ref().shutdown(Shutdown::Write)),
             StreamKind::Memory(end) => end.shutdown_write(),
             StreamKind::Tls(stream) => stream.shutdown_write(),
+        }
+    }
+
+    /// Whether dropping it resets the connection, so that the other side cannot take what it got for all there is.
+    pub fn reset_on_drop(&self, reset: bool) {
+        match &self.0 {
+            StreamKind::Tcp(stream) => {
+                // It fails only when the connection is gone. A linger of no time is how a reset is asked for.
+                let linger = reset.then_some(Duration::ZERO);
+                let _ = rustix::net::sockopt::set_socket_linger(stream.get_ref(), linger);
+            }
+            StreamKind::Memory(end) => end.cut_on_drop(reset),
+            StreamKind::Tls(stream) => stream.reset_on_drop(reset),
         }
     }
 

@@ -600,6 +600,28 @@ fn the_deadline_holds_for_the_body_until_it_is_moved() {
 }
 
 #[test]
+fn the_deadline_holds_for_a_body_that_always_has_more() {
+    let asking = Asking::new();
+    let (client, deadline) = (asking.client.clone(), asking.in_ten_seconds());
+    let request = asking.request(Method::Get, "/a");
+    let clock = asking.there.clock.clone();
+    let asked = asking.there.start(async move {
+        let mut reply = client.send(request, deadline, Connection::Pooled).await?;
+        let first = reply.next_chunk().await;
+        clock.advance(10 * SECOND);
+        Ok::<_, ClientFault>((first.map(|_| ()), reply.next_chunk().await))
+    });
+    let mut raw = asking.peer.accept();
+    raw.until("\r\n\r\n");
+    raw.send(format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n{}",
+        "x".repeat(40_000)
+    ));
+    let (first, second) = asked.wait().unwrap();
+    assert_eq!((first, second), (Ok(()), fault(FaultKind::Timeout, true)));
+}
+
+#[test]
 fn nothing_is_sent_after_the_deadline() {
     let asking = Asking::new();
     for connection in [Connection::Pooled, Connection::Fresh] {

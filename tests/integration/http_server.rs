@@ -65,7 +65,8 @@ impl Handler for Paths {
         let wait = self.go.recv();
         match path.as_str() {
             "/unread" => responder.send(200, &[], b"unread").await,
-            "/no-content" => responder.send(204, &[], b"").await,
+            "/no-content" => responder.send(204, &[], b"never sent").await,
+            "/not-modified" => responder.send(304, &[], b"never sent").await,
             "/panic" => panic!("a handler of the tests panics"),
             "/large" => {
                 let responded = responder.send(200, &[], &vec![b'x'; LARGE]).await;
@@ -449,6 +450,8 @@ fn what_is_not_http_is_answered_once_and_closed() {
         raw.send(format!("{bytes}{}", get("/hidden")));
         let answer = raw.answer();
         assert_eq!((answer.status, answer.closes()), (status, true), "{bytes}");
+        // RFC 9110 section 15.5.6.
+        assert_eq!(answer.header("allow"), (status == 405).then_some(""));
         raw.ends();
     }
     served.nothing_more_entered();
@@ -486,11 +489,13 @@ fn head_is_answered_without_a_body() {
     raw.send(head("/streamed") + &get("/b"));
     assert_eq!(raw.head().header("transfer-encoding"), Some("chunked"));
     assert_eq!(raw.answer().body, "Get /b ");
-    raw.send(get("/no-content") + &get("/b"));
-    let answer = raw.head();
-    assert_eq!(answer.status, 204);
-    assert_eq!(answer.header("content-length"), None);
-    assert_eq!(raw.answer().body, "Get /b ");
+    for (path, status) in [("/no-content", 204), ("/not-modified", 304)] {
+        raw.send(get(path) + &get("/b"));
+        let answer = raw.head();
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.header("content-length"), None);
+        assert_eq!(raw.answer().body, "Get /b ");
+    }
 }
 
 #[test]
@@ -527,6 +532,25 @@ fn a_stream_that_stops_half_way_has_no_last_chunk() {
         raw.head();
         let (rest, _) = raw.end();
         assert_eq!(rest, "4\r\none,\r\n4\r\ntwo,\r\n", "{path}");
+    }
+}
+
+#[test]
+fn a_stream_to_http_1_0_that_stops_half_way_ends_in_a_reset() {
+    for path in [
+        "/streamed-in-part",
+        "/streamed-then-panic",
+        "/streamed-then-held",
+    ] {
+        let mut served = Served::usual();
+        let mut raw = served.connect();
+        raw.send(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n"));
+        if path == "/streamed-then-held" {
+            raw.until("one,two,");
+            drop(served.serving.take());
+        }
+        // What was on its way may be lost with it.
+        assert_eq!(raw.end().1, End::Reset, "{path}");
     }
 }
 
@@ -713,9 +737,9 @@ fn bodies_over_the_common_budget_are_503_until_room_is_back() {
     // Entered behind the first one's read, since both are ready in turn.
     served.there.turn();
     second.send(post("/b", &body));
-    assert_eq!(second.answer().status, 503);
-    served.expect_entered("/b");
-    served.expect_gone("/b");
+    let answer = second.answer();
+    assert_eq!((answer.status, answer.closes()), (503, true));
+    second.ends();
     drop(first);
     served.expect_gone("/held-with-body");
     let mut third = served.connect();
@@ -723,6 +747,41 @@ fn bodies_over_the_common_budget_are_503_until_room_is_back() {
         third.send(post("/c", &body));
         assert_eq!(third.answer().status, 200);
     }
+}
+
+#[test]
+fn what_is_read_ahead_counts_in_the_common_budget() {
+    let limits = Limits {
+        buffered: Budget::new(1000),
+        ..Limits::default()
+    };
+    let served = Served::start(limits);
+    // Half a head, and a request behind one that is held.
+    let filler = "x".repeat(400);
+    let mut half = served.connect();
+    half.send(format!(
+        "GET /a HTTP/1.1\r\nHost: localhost\r\nFiller: {filler}"
+    ));
+    let mut held = served.connect();
+    held.send(get("/held"));
+    served.expect_entered("/held");
+    held.send(post("/behind", &filler));
+    served.there.turn();
+    let mut third = served.connect();
+    third.send(post("/b", &filler));
+    assert_eq!(third.answer().status, 503);
+    // Room comes back with whoever leaves.
+    drop((half, third));
+    served.until_connections(1);
+    let mut fourth = served.connect();
+    fourth.send(post("/c", &filler));
+    assert_eq!(fourth.answer().status, 200);
+    // Nobody could see a close behind bytes that are not read.
+    held.send(vec![b'y'; 900]);
+    served.expect_entered("/c");
+    served.expect_gone("/c");
+    served.expect_gone("/held");
+    served.nothing_more_entered();
 }
 
 #[test]

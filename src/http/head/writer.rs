@@ -93,7 +93,7 @@ impl HeadWriter {
         // RFC 9112 section 4: the blank before the reason stays even where there is none.
         Self::begin(
             format!("HTTP/1.1 {status} {}\r\n", reason(status)),
-            status < 200 || status == 204,
+            status < 200 || matches!(status, 204 | 304),
         )
     }
 
@@ -135,12 +135,12 @@ impl HeadWriter {
         Ok(())
     }
 
-    /// The body has so many bytes. Ignored for 1xx and 204 (RFC 9110 section 8.6).
+    /// The body has so many bytes. Ignored for 1xx, 204 (RFC 9110 section 8.6) and 304.
     pub const fn length(&mut self, length: u64) {
         self.framing = Some(ReplyFraming::Length(length));
     }
 
-    /// The body comes in chunks. Ignored for 1xx and 204 (RFC 9112 section 6.1).
+    /// The body comes in chunks. Ignored for 1xx, 204 (RFC 9112 section 6.1) and 304.
     pub const fn chunked(&mut self) {
         self.framing = Some(ReplyFraming::Chunked);
     }
@@ -149,6 +149,13 @@ impl HeadWriter {
     /// [`HeadWriter::chunked`], a reply's body ends with it.
     pub const fn close(&mut self) {
         self.close = true;
+    }
+
+    /// Whether no body may follow, whatever the method was. RFC 9112 section 6.3 rule 1: "any response with a 1xx
+    /// (Informational), 204 (No Content), or 304 (Not Modified) status code is always terminated by the first empty
+    /// line".
+    pub(in crate::http) const fn is_bodiless(&self) -> bool {
+        self.bodiless
     }
 
     /// The whole head, to be followed by the body.

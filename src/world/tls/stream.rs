@@ -139,6 +139,10 @@ impl TlsStream {
         let mut nobody = Context::from_waker(Waker::noop());
         let _ = state.poll_flush(&self.beneath, &mut nobody);
     }
+
+    pub(in super::super) fn reset_on_drop(&self, reset: bool) {
+        self.beneath.reset_on_drop(reset);
+    }
 }
 
 /// Why reading cannot go on.
