@@ -65,7 +65,7 @@ impl Confirmer {
                 return outcome;
             }
             let waited = self.world.clock.now().since(begun).as_secs();
-            context.progress(Progress {
+            context.progress(&Progress {
                 progress: waited as f64,
                 total: Some(total as f64),
                 message: Some(format!("waiting for a person: {waited} s of {total} s")),

@@ -4,8 +4,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
 use super::command::CommandMount;
 use super::confirm::Confirmer;
 use super::mount::MountCall;
@@ -13,7 +11,11 @@ use crate::approval::{Allowlist, Forwarded, KEY};
 use crate::config::{Config, Kind, Mount, ProcessLookup};
 use crate::gate::{Policy, PolicyChanged};
 use crate::http::RequestHead;
-use crate::mcp::{CallContext, HttpRefusal, RpcError, Service, ToolCall, ToolResult};
+use crate::json::quote;
+use crate::mcp::{
+    Announced, Announcer, CallContext, Changes, HttpRefusal, Offer, Request, RpcError, RpcResult,
+    Service,
+};
 use crate::secret::{Secret, same, sha256};
 
 /// The mounts of one bundle.
@@ -166,40 +168,81 @@ impl Service for Bundle {
             .ok_or_else(refusal)
     }
 
-    async fn tools(&self, mount: &usize) -> Result<Vec<Box<RawValue>>, RpcError> {
-        Ok(self.mount(*mount)?.tools())
+    fn identity<'p>(&self, _mount: &'p usize) -> &'p str {
+        "gateway"
     }
 
-    async fn call(
+    async fn offer(&self, _mount: &usize) -> Offer {
+        Offer {
+            tools: Some(Announced(false)),
+            instructions: "A bundle of countersign, for its gateway only.".to_owned(),
+            ..Offer::default()
+        }
+    }
+
+    fn asks_first(&self, mount: &usize, tool: &str) -> bool {
+        let mount = self.mount(*mount);
+        mount.is_ok_and(|mount| mount.asks_first(tool))
+    }
+
+    async fn request(
         &self,
         mount: &usize,
-        call: ToolCall<'_>,
+        request: &Request<'_>,
         context: &CallContext,
-    ) -> Result<ToolResult, RpcError> {
+    ) -> Result<RpcResult, RpcError> {
+        match &*request.method {
+            "tools/list" => {
+                let tools = self.mount(*mount)?.tools();
+                let tools: Vec<&str> = tools.iter().map(|tool| tool.get()).collect();
+                let mut result = RpcResult::default();
+                result.set("tools", format!("[{}]", tools.join(",")));
+                Ok(result)
+            }
+            "tools/call" => self.call(*mount, request, context).await,
+            method => {
+                let shown: String = method.chars().take(64).collect();
+                Err(RpcError::new(
+                    -32601,
+                    format!("there is no method {}", quote(&shown)),
+                ))
+            }
+        }
+    }
+
+    /// A bundle's tools do not change while it runs.
+    fn listen(&self, _mount: &usize) -> Changes {
+        Announcer::default().listen()
+    }
+}
+
+impl Bundle {
+    async fn call(
+        &self,
+        mount: usize,
+        request: &Request<'_>,
+        context: &CallContext,
+    ) -> Result<RpcResult, RpcError> {
         let slug = self
             .mounts
-            .get(*mount)
+            .get(mount)
             .map(|mounted| mounted.slug.clone())
             .unwrap_or_default();
         // The gateway never forwards a caller's own `_meta`, so this key is the gateway's word.
-        let forwarded = call
-            .meta
-            .as_ref()
-            .and_then(|meta| meta.get(KEY))
-            .map(|value| {
-                let read = Forwarded::parse(value, &self.allowlist);
-                read.unwrap_or_else(|fault| Forwarded::Refused {
-                    reason: fault.to_string(),
-                    slug,
-                })
-            });
+        let forwarded = request.meta(KEY).map(|value| {
+            let read = Forwarded::parse(value, &self.allowlist);
+            read.unwrap_or_else(|fault| Forwarded::Refused {
+                reason: fault.to_string(),
+                slug,
+            })
+        });
         let call = MountCall {
-            tool: &call.name,
-            arguments: call.arguments,
+            tool: &request.text("name")?,
+            arguments: request.arguments()?,
             principal: "gateway",
             forwarded,
             policy: Arc::new(Unchanging),
         };
-        self.mount(*mount)?.call(call, context).await
+        self.mount(mount)?.call(call, context).await
     }
 }

@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use super::{Failure, credentials, help, output, parts, waiting::Waiting};
-use crate::json::{self, Members, string};
-use crate::mcp::{Client, ToolResult, Version};
+use crate::json::{self, Members, quote, string};
+use crate::mcp::client::{Listener, News, Outgoing};
+use crate::mcp::{Client, RpcResult, Version};
 use crate::secret::Secret;
 use crate::world::{Runtime, World};
 
@@ -75,11 +76,10 @@ pub(super) fn tools(parser: lexopt::Parser) -> Result<(), Failure> {
     let runtime = Runtime::real();
     let world = runtime.world().clone();
     let client = client(&world, url, &options)?;
-    let (json, protocol) = (options.json, options.protocol);
+    let json = options.json;
     let tools = runtime.block_on(async move {
         let deadline = world.clock.after(LIST_TIME);
-        let session = client.open(protocol, deadline).await?;
-        client.tools(&session, deadline).await
+        client.tools(deadline).await
     });
     let tools = tools.map_err(|fault| Failure::Failed(fault.to_string()))?;
     if json {
@@ -128,26 +128,21 @@ pub(super) fn call(parser: lexopt::Parser) -> Result<(), Failure> {
     let world = runtime.world().clone();
     let client = client(&world, url, &options)?;
     let timeout = options.timeout.unwrap_or(CALL_TIME);
-    let protocol = options.protocol;
     let called = runtime.block_on(async move {
         let deadline = world.clock.after(timeout);
-        let session = client
-            .open(protocol, world.clock.after(LIST_TIME).min(deadline))
+        let version = client
+            .version(world.clock.after(LIST_TIME).min(deadline))
             .await?;
         let waiting = Waiting::new(world.clock.clone(), None);
-        let mut heard = |progress| waiting.heard(&progress);
-        let calling = client.call(
-            &session,
-            &tool,
-            &arguments,
-            Vec::new(),
-            deadline,
-            &mut heard,
-        );
-        waiting
-            .show(calling)
-            .await
-            .map(|result| (result, session.version))
+        let mut heard = |news: News<'_>| waiting.heard(&news);
+        let mut listener = Listener {
+            news: &mut heard,
+            questions: None,
+        };
+        let quoted = quote(&tool);
+        let request = Outgoing::call(&tool, &quoted, &arguments);
+        let calling = client.request(&request, deadline, &mut listener);
+        waiting.show(calling).await.map(|result| (result, version))
     });
     let (result, version) = called.map_err(|fault| {
         let unknown = if fault.may_have_acted() {
@@ -158,7 +153,7 @@ pub(super) fn call(parser: lexopt::Parser) -> Result<(), Failure> {
         Failure::Failed(format!("{fault}{unknown}"))
     })?;
     if options.json {
-        output::result(&result.to_json(version));
+        output::result(&result.to_json("tools/call", version));
     } else {
         print(&result);
     }
@@ -169,7 +164,7 @@ pub(super) fn call(parser: lexopt::Parser) -> Result<(), Failure> {
     }
 }
 
-fn print(result: &ToolResult) {
+fn print(result: &RpcResult) {
     let text = result.texts();
     // A terminal obeys control characters; what a server sent does not get to use them.
     for line in text.lines() {
@@ -216,5 +211,11 @@ fn client(world: &World, url: &str, options: &Options) -> Result<Client, Failure
                 .to_owned(),
         ));
     }
-    Ok(Client::new(parts::client(world, None)?, url, headers))
+    Ok(Client::new(
+        world.clone(),
+        parts::client(world, None)?,
+        url,
+        headers,
+        options.protocol,
+    ))
 }

@@ -18,7 +18,8 @@ use crate::desk::{Desk, DeskSettings, Person, SessionName};
 use crate::gate::OUTCOME_KEY;
 use crate::http::Client;
 use crate::json::{quote, string};
-use crate::mcp::{self, CallFault, Session, ToolResult};
+use crate::mcp::client::{Listener, News, Outgoing};
+use crate::mcp::{self, CallFault, RpcResult, Version};
 use crate::secret::{Secret, sha256};
 use crate::world::{Random, Runtime, World};
 
@@ -235,23 +236,27 @@ or in its JSON configuration:
         }
     }
 
-    async fn delete(&self, name: &str) -> Result<ToolResult, CallFault> {
+    async fn delete(&self, name: &str) -> Result<RpcResult, CallFault> {
         let url = Url::parse(&self.url()).map_err(|_| CallFault::Header)?;
         let headers = vec![("x-elicitation-url".to_owned(), self.channel.clone())];
-        let client = mcp::Client::new(Client::new(self.world.clone()), url, headers);
+        let client = mcp::Client::new(
+            self.world.clone(),
+            Client::new(self.world.clone()),
+            url,
+            headers,
+            Some(Version::V2026_07_28),
+        );
         let arguments = RawValue::from_string(format!(r#"{{"name":{}}}"#, quote(name)));
         let arguments = arguments.map_err(|_| CallFault::Header)?;
         let waiting = Waiting::new(self.world.clock.clone(), Some(ttl_of(TIMEOUT)));
         let deadline = self.world.clock.after(2 * TIMEOUT);
-        let mut heard = |progress| waiting.heard(&progress);
-        let call = client.call(
-            &Session::MODERN,
-            "delete_file",
-            &arguments,
-            Vec::new(),
-            deadline,
-            &mut heard,
-        );
+        let mut heard = |news: News<'_>| waiting.heard(&news);
+        let mut listener = Listener {
+            news: &mut heard,
+            questions: None,
+        };
+        let request = Outgoing::call("delete_file", "\"delete_file\"", &arguments);
+        let call = client.request(&request, deadline, &mut listener);
         waiting.show(call).await
     }
 

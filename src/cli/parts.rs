@@ -19,7 +19,7 @@ use crate::gate::Gate;
 use crate::gateway::{Gateway, Roster};
 use crate::http::{self, Budget, Guard, Handler, Limits};
 use crate::mcp::{Server, ServerSettings, Service};
-use crate::secret::{MIN_SECRET_BYTES, Secret, base64url};
+use crate::secret::{MIN_SECRET_BYTES, Sealer, Secret, base64url};
 use crate::world::tls::{ClientTls, ServerTls};
 use crate::world::{Listener, World};
 
@@ -51,16 +51,15 @@ pub(super) fn client(world: &World, ca_file: Option<&Path>) -> Result<http::Clie
 pub(super) fn gateway(world: &World, config: &Config) -> Result<Server<Gateway>, Failure> {
     let client = client(world, config.tls.ca_file.as_deref())?;
     let confirmer = confirmer(world, config, client.clone());
-    let roster = Roster::new(config, &confirmer, &client);
-    let gateway = Gateway::new(world.clone(), config, roster);
+    let roster = Roster::new(world, config, &confirmer, &client);
+    let sealer = sealer(world, config)?;
+    let gateway = Gateway::new(world.clone(), config, roster, sealer.clone());
     let hosts = config.gateway.allowed_hosts.clone();
     let guard = Guard {
         hosts,
         origins: config.gateway.allowed_origins.clone(),
     };
-    let instructions = "Some tools here ask a person before they act. Such a call waits until the person has \
-        answered; a refusal says why, and nothing has then happened.";
-    Ok(server(world, config, gateway, guard, instructions))
+    Ok(server(world, config, gateway, guard, sealer))
 }
 
 /// The bundle `name`, for a process of its own.
@@ -84,13 +83,20 @@ pub(super) fn bundle(
         hosts,
         origins: Vec::new(),
     };
-    Ok(server(
-        world,
-        config,
-        bundle,
-        guard,
-        "A bundle of countersign, for its gateway only.",
-    ))
+    let sealer = sealer(world, config)?;
+    Ok(server(world, config, bundle, guard, sealer))
+}
+
+/// Seals what callers bring back: by `gate.key`, or by a key of this process alone.
+fn sealer(world: &World, config: &Config) -> Result<Sealer, Failure> {
+    let mut keys = seeded(&config.gate.key);
+    if keys.is_empty() {
+        let mut bytes = [0; MIN_SECRET_BYTES];
+        world.random.fill(&mut bytes);
+        keys.push(Secret::new(base64url(&bytes)));
+    }
+    Sealer::new(&keys)
+        .map_err(|fault| Failure::Usage(format!("{}: gate.key: {fault}", config.file)))
 }
 
 fn server<S: Service>(
@@ -98,12 +104,12 @@ fn server<S: Service>(
     config: &Config,
     service: S,
     guard: Guard,
-    instructions: &str,
+    sealer: Sealer,
 ) -> Server<S> {
     let settings = ServerSettings {
         guard,
         body_bytes: config.limits.body_bytes,
-        instructions: instructions.to_owned(),
+        sealer,
     };
     Server::new(world.clone(), Arc::new(service), settings)
 }

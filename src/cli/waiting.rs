@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use super::output;
-use crate::mcp::Progress;
+use crate::mcp::client::News;
 use crate::time::{Clock, Instant};
 
 /// Between two lines where nobody watches.
@@ -32,7 +32,10 @@ impl Waiting {
     }
 
     /// Takes in what the server told.
-    pub(super) fn heard(&self, progress: &Progress) {
+    pub(super) fn heard(&self, news: &News<'_>) {
+        let News::Progress(progress) = news else {
+            return;
+        };
         if progress.total.is_some() {
             *self.total.lock().unwrap_or_else(PoisonError::into_inner) = progress.total;
         }

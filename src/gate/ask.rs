@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::digest::{CallDigest, PromptDigest};
 use super::outcome::{NotAsked, Outcome};
-use super::permit::{Approval, Caller, Permit, Policy};
+use super::permit::{Approval, Permit, Policy};
 use crate::approval::{Answer, Asker, Forwarded, Question, RequestId};
+use crate::http::Caller;
 use crate::world::World;
 
 /// Decides whether calls may act. Cloning gives the same gate.

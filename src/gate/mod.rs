@@ -10,7 +10,8 @@ mod digest;
 mod outcome;
 mod permit;
 
+pub use crate::http::Caller;
 pub use ask::{Ask, Gate};
 pub use digest::{CallDigest, CallIdentity, PromptDigest};
 pub use outcome::{NotAsked, OUTCOME_KEY, Outcome, UNKNOWN};
-pub use permit::{Approval, Caller, Permit, Policy, PolicyChanged, Spent, Unspent};
+pub use permit::{Approval, Permit, Policy, PolicyChanged, Spent, Unspent};

@@ -4,20 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::digest::{CallDigest, PromptDigest};
-use crate::http::CallerSocket;
+use crate::http::Caller;
 use crate::time::{Clock, Deadline};
-
-/// Who waits for the call's result, looked at without waiting.
-pub trait Caller: Send + Sync + 'static {
-    /// Whether the caller's close is visible at this process now.
-    fn has_left(&self) -> bool;
-}
-
-impl Caller for CallerSocket {
-    fn has_left(&self) -> bool {
-        Self::has_left(self)
-    }
-}
 
 /// What was decided beforehand and may have changed while a person decided: the token, the allowlist, the tool.
 pub trait Policy: Send + Sync + 'static {

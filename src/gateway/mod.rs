@@ -4,7 +4,11 @@
 //! call means; what is forwarded about asking; then the server itself, in this process or behind HTTP.
 
 mod channel;
+mod lists;
+mod names;
+mod parked;
 mod principal;
+mod remote;
 mod roster;
 mod service;
 mod upstream;

@@ -4,13 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::names;
 use super::principal::Principal;
 use super::upstream::Upstream;
 use crate::bundle::{CommandMount, Confirmer};
 use crate::config::{CommandTool, Config, Kind, Mount, ProcessLookup, Server};
 use crate::http;
-use crate::mcp;
+use crate::json::{Members, elements, string};
+use crate::mcp::{self, Request, RpcError, RpcResult, Version};
 use crate::secret::Secret;
+use crate::world::World;
 
 /// Every server that the configuration names, in the order of their slugs.
 pub struct Roster {
@@ -56,12 +59,17 @@ impl Roster {
     /// # Errors
     /// [`RosterFault`]; a key that is missing is no reason not to start, so those servers refuse and it is logged.
     #[must_use]
-    pub fn new(config: &Config, confirmer: &Confirmer, client: &http::Client) -> Self {
+    pub fn new(
+        world: &World,
+        config: &Config,
+        confirmer: &Confirmer,
+        client: &http::Client,
+    ) -> Self {
         let mut entries: Vec<_> = config
             .servers
             .iter()
             .map(|server| {
-                let upstream = upstream(config, server, confirmer, client);
+                let upstream = upstream(world, config, server, confirmer, client);
                 Arc::new(Entry {
                     server: server.clone(),
                     upstream,
@@ -109,18 +117,81 @@ impl Roster {
     }
 }
 
-impl Selected {
-    /// The server and tool that a name means here. "split at the first `__`".
-    pub(super) fn resolve<'n>(&self, name: &'n str) -> Option<(&Arc<Entry>, &'n str)> {
-        if !self.prefixed {
-            return self.entries.first().map(|entry| (entry, name));
-        }
-        let (slug, tool) = name.split_once("__")?;
-        let entry = self
-            .entries
+impl Entry {
+    /// Whether that tool asks a person before it acts.
+    pub(super) fn asks_first(&self, tool: &str) -> bool {
+        self.server
+            .tools()
             .iter()
-            .find(|entry| entry.server.slug.as_str() == slug)?;
-        Some((entry, tool))
+            .any(|known| known.name == tool && known.gate.is_some())
+            || !matches!(self.upstream, Upstream::Here(_) | Upstream::Remote(_))
+    }
+}
+
+impl Selected {
+    /// The server and tool, or prompt, that a name means here. "split at the first `__`".
+    pub(super) fn resolve<'n>(&self, name: &'n str) -> Option<(&Arc<Entry>, &'n str)> {
+        match self.prefixed {
+            true => self.of(names::split(name)?),
+            false => self.entries.first().map(|entry| (entry, name)),
+        }
+    }
+
+    /// The server and URI that the URI of a resource means here.
+    pub(super) fn resolve_resource<'n>(&self, uri: &'n str) -> Option<(&Arc<Entry>, &'n str)> {
+        match self.prefixed {
+            true => self.of(names::split_resource(uri)?),
+            false => self.entries.first().map(|entry| (entry, uri)),
+        }
+    }
+
+    fn of<'n>(&self, (slug, name): (&str, &'n str)) -> Option<(&Arc<Entry>, &'n str)> {
+        let mut entries = self.entries.iter();
+        let entry = entries.find(|entry| entry.server.slug.as_str() == slug)?;
+        Some((entry, name))
+    }
+
+    /// The server that `params.ref` of a completion means, and the reference as it stands there, as JSON.
+    pub(super) fn resolve_reference(
+        &self,
+        request: &Request<'_>,
+    ) -> Result<(&Arc<Entry>, String), RpcError> {
+        let invalid = || RpcError::new(-32602, "params.ref refers to nothing here");
+        let reference = request.param("ref").ok_or_else(invalid)?;
+        let members = Members::parse(reference.get()).map_err(|_| invalid())?;
+        let text = |name: &str| members.get(name).and_then(string);
+        let (member, value) = match text("type").as_deref() {
+            Some("ref/prompt") => ("name", text("name")),
+            Some("ref/resource") => ("uri", text("uri")),
+            _ => return Err(invalid()),
+        };
+        let value = value.ok_or_else(invalid)?;
+        let meant = match member {
+            "name" => self.resolve(&value),
+            _ => self.resolve_resource(&value),
+        };
+        let (entry, there) = meant.ok_or_else(invalid)?;
+        let renamed = names::renamed(reference, member, |_| there.to_owned());
+        Ok((entry, renamed.ok_or_else(invalid)?.get().to_owned()))
+    }
+
+    /// What was read of a server's resource, under the URIs that its contents have here.
+    pub(super) fn as_read(&self, entry: &Entry, mut read: RpcResult) -> RpcResult {
+        let contents = read
+            .get("contents")
+            .filter(|_| self.prefixed)
+            .and_then(|contents| elements(contents.get()).ok());
+        let Some(contents) = contents else {
+            return read;
+        };
+        let slug = entry.server.slug.as_str();
+        let contents = contents.into_iter().map(|content| {
+            names::renamed(content, "uri", |uri| names::of_resource(slug, uri))
+                .unwrap_or_else(|| content.to_owned())
+        });
+        let contents: Vec<String> = contents.map(|content| content.get().to_owned()).collect();
+        read.set("contents", format!("[{}]", contents.join(",")));
+        read
     }
 }
 
@@ -139,6 +210,7 @@ fn here(
 }
 
 fn upstream(
+    world: &World,
     config: &Config,
     server: &Server,
     confirmer: &Confirmer,
@@ -176,7 +248,13 @@ fn upstream(
     let bearer = Secret::new(format!("Bearer {}", key.expose()));
     let headers = vec![("authorization".to_owned(), bearer)];
     Upstream::Bundle {
-        client: Box::new(mcp::Client::new(client.clone(), url, headers)),
+        client: Box::new(mcp::Client::new(
+            world.clone(),
+            client.clone(),
+            url,
+            headers,
+            Some(Version::V2026_07_28),
+        )),
         timeout: Duration::from_millis(server.timeout_ms),
     }
 }

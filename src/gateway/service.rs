@@ -4,18 +4,21 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::value::RawValue;
-
 use super::channel::ChannelHeader;
+use super::parked::Parking;
 use super::principal::{Callers, Principal};
-use super::roster::{Roster, Selected};
+use super::remote::Passing;
+use super::roster::{Entry, Roster, Selected};
 use super::upstream::Forward;
 use crate::approval::Allowlist;
 use crate::config::Config;
 use crate::gate::{Policy, PolicyChanged};
 use crate::http::RequestHead;
-use crate::json::{Members, quote, string};
-use crate::mcp::{CallContext, HttpRefusal, RpcError, Service, ToolCall, ToolResult};
+use crate::json::quote;
+use crate::mcp::{
+    Announcer, CallContext, Changes, HttpRefusal, Offer, Request, RpcError, RpcResult, Service,
+};
+use crate::secret::Sealer;
 use crate::time::Clock;
 use crate::world::World;
 
@@ -28,6 +31,8 @@ pub struct Gateway {
     callers: Callers,
     allowlist: Allowlist,
     roster: Roster,
+    parking: Parking,
+    announcer: Announcer,
     calls_per_token: usize,
     /// Calls in flight by token id: one caller must not take all there is.
     in_flight: Arc<Mutex<HashMap<String, usize>>>,
@@ -41,10 +46,12 @@ pub struct Admitted {
 }
 
 impl Gateway {
-    /// The gateway of `config` in front of `roster`.
+    /// The gateway of `config` in front of `roster`. `sealer` seals what its callers bring back.
     #[must_use]
-    pub fn new(world: World, config: &Config, roster: Roster) -> Self {
+    pub fn new(world: World, config: &Config, roster: Roster, sealer: Sealer) -> Self {
         Self {
+            parking: Parking::new(world.clone(), sealer),
+            announcer: Announcer::default(),
             world,
             callers: Callers::new(config.gateway.tokens.clone()),
             allowlist: config.gateway.prefixes.clone(),
@@ -96,68 +103,127 @@ impl Service for Gateway {
         })
     }
 
-    async fn tools(&self, admitted: &Admitted) -> Result<Vec<Box<RawValue>>, RpcError> {
-        let selected = &admitted.selected;
-        let clock = &self.world.clock;
-        let lists = selected
-            .entries
-            .iter()
-            .map(|entry| entry.upstream.tools(clock));
-        let mut tools = Vec::new();
-        for (entry, list) in selected.entries.iter().zip(join_all(lists).await) {
-            let slug = entry.server.slug.as_str();
-            match list {
-                Ok(list) if selected.prefixed => {
-                    tools.extend(list.iter().filter_map(|tool| prefixed(slug, tool)));
-                }
-                Ok(list) => tools.extend(list),
-                Err(why) if selected.prefixed => {
-                    log::warn!("{slug} is missing from a list of tools: {why}")
-                }
-                Err(why) => return Err(RpcError::new(-32603, format!("{slug}: {why}"))),
-            }
-        }
-        Ok(tools)
+    fn identity<'p>(&self, admitted: &'p Admitted) -> &'p str {
+        &admitted.principal.id
     }
 
-    async fn call(
+    async fn offer(&self, admitted: &Admitted) -> Offer {
+        admitted.selected.offer(&self.world.clock).await
+    }
+
+    fn asks_first(&self, admitted: &Admitted, tool: &str) -> bool {
+        let meant = admitted.selected.resolve(tool);
+        meant.is_some_and(|(entry, tool)| entry.asks_first(tool))
+    }
+
+    async fn request(
         &self,
         admitted: &Admitted,
-        call: ToolCall<'_>,
+        request: &Request<'_>,
         context: &CallContext,
-    ) -> Result<ToolResult, RpcError> {
-        let Admitted {
-            principal,
-            selected,
-            channel,
-        } = admitted;
-        let unknown = || {
-            RpcError::new(
-                -32602,
-                format!("there is no tool {}", quote(&shortened(&call.name))),
-            )
+    ) -> Result<RpcResult, RpcError> {
+        let method = &*request.method;
+        let selected = &admitted.selected;
+        if Selected::is_list(method) {
+            // Everything fits on one page, so no cursor was ever given out.
+            if request
+                .param("cursor")
+                .is_some_and(|cursor| cursor.get() != "null")
+            {
+                return Err(RpcError::new(-32602, "unknown cursor"));
+            }
+            return selected.list(method, &self.world.clock).await;
+        }
+        let unknown = |what: &str, name: &str| {
+            let name = quote(&shortened(name));
+            RpcError::new(-32602, format!("there is no {what} {name}"))
         };
-        let (entry, tool) = selected.resolve(&call.name).ok_or_else(unknown)?;
+        match method {
+            "tools/call" | "prompts/get" => {
+                let name = request.text("name")?;
+                let what = if method == "tools/call" {
+                    "tool"
+                } else {
+                    "prompt"
+                };
+                let (entry, name) = selected
+                    .resolve(&name)
+                    .ok_or_else(|| unknown(what, &name))?;
+                self.pass(admitted, entry, request, Some(("name", name)), context)
+                    .await
+            }
+            "resources/read" => {
+                let uri = request.text("uri")?;
+                let (entry, uri) = selected.resolve_resource(&uri).ok_or_else(|| {
+                    unknown("resource", &uri).with_data(format!(r#"{{"uri":{}}}"#, quote(&uri)))
+                })?;
+                let read = self
+                    .pass(admitted, entry, request, Some(("uri", uri)), context)
+                    .await?;
+                Ok(selected.as_read(entry, read))
+            }
+            "completion/complete" => {
+                let (entry, reference) = selected.resolve_reference(request)?;
+                self.pass(admitted, entry, request, Some(("ref", &reference)), context)
+                    .await
+            }
+            // What is set for a session would have to be remembered for it. Every message of a request's own is passed on.
+            "logging/setLevel" if !request.version.is_modern() => {
+                let level = request.text("level")?;
+                match crate::mcp::is_log_level(&level) {
+                    true => Ok(RpcResult::default()),
+                    false => Err(RpcError::new(
+                        -32602,
+                        "the log level is not one of the eight",
+                    )),
+                }
+            }
+            _ => Err(RpcError::new(
+                -32601,
+                format!("there is no method {}", quote(&shortened(method))),
+            )),
+        }
+    }
+
+    fn listen(&self, _admitted: &Admitted) -> Changes {
+        self.announcer.listen()
+    }
+}
+
+impl Gateway {
+    async fn pass(
+        &self,
+        admitted: &Admitted,
+        entry: &Entry,
+        request: &Request<'_>,
+        named: Option<(&str, &str)>,
+        context: &CallContext,
+    ) -> Result<RpcResult, RpcError> {
+        let Admitted {
+            principal, channel, ..
+        } = admitted;
         let Some(_in_flight) = self.enter(&principal.id) else {
             return Err(
                 RpcError::new(-32603, "too many calls of this token are waiting").with_status(429),
             );
         };
-        let clock = self.world.clock.clone();
+        let clock = &self.world.clock;
         let forward = Forward {
-            slug: entry.server.slug.as_str(),
-            tool,
-            arguments: call.arguments,
-            principal: &principal.id,
             forwarded: channel.forward(&entry.server, principal, clock.wall_ms()),
             policy: Arc::new(TokenPolicy {
-                clock,
+                clock: clock.clone(),
                 principal: principal.clone(),
             }),
         };
+        let passing = Passing {
+            request,
+            caller: &principal.id,
+            named,
+        };
+        let slug = entry.server.slug.as_str();
         entry
             .upstream
-            .call(forward, context, &self.world.clock)
+            .request(slug, &passing, forward, context, &self.parking, clock)
             .await
     }
 }
@@ -198,40 +264,6 @@ impl Drop for InFlight {
             }
         }
     }
-}
-
-/// Awaits all of them at once, in one future: a slow list waits for itself only.
-async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut slots: Vec<_> = futures
-        .map(|future| (Some(Box::pin(future)), None))
-        .collect();
-    std::future::poll_fn(|cx| {
-        for (future, output) in &mut slots {
-            if let Some(running) = future
-                && let std::task::Poll::Ready(done) = running.as_mut().poll(cx)
-            {
-                *output = Some(done);
-                *future = None;
-            }
-        }
-        match slots.iter().all(|(future, _)| future.is_none()) {
-            true => std::task::Poll::Ready(()),
-            false => std::task::Poll::Pending,
-        }
-    })
-    .await;
-    slots.into_iter().filter_map(|(_, output)| output).collect()
-}
-
-/// A tool's JSON under its name here, `slug__tool`; `None` for one without a name.
-fn prefixed(slug: &str, tool: &RawValue) -> Option<Box<RawValue>> {
-    let members = Members::parse(tool.get()).ok()?;
-    let name = format!("{slug}__{}", string(members.get("name")?)?);
-    let rest = members.iter().filter(|(member, _)| *member != "name");
-    let rest: String = rest
-        .map(|(member, value)| format!(",{}:{}", quote(member), value.get()))
-        .collect();
-    RawValue::from_string(format!(r#"{{"name":{}{rest}}}"#, quote(&name))).ok()
 }
 
 fn shortened(name: &str) -> String {

@@ -1,18 +1,22 @@
-//! One server, wherever it runs, and one attempt at each call.
+//! One server, wherever it runs, and one attempt at each request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use super::parked::Parking;
+use super::remote::{Failed, Passing, Remote};
 use crate::approval::{Forwarded, KEY};
 use crate::bundle::{CommandMount, MountCall};
 use crate::gate::{OUTCOME_KEY, Policy, UNKNOWN};
 use crate::http::{ClientFault, FaultKind};
-use crate::mcp::{CallContext, CallFault, Client, RpcError, Session, ToolResult};
-use crate::time::{Clock, Elapsed};
+use crate::json::{Members, quote, string};
+use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
+use crate::mcp::{Announced, CallContext, Offer, Request, RpcError, RpcResult};
+use crate::time::{Clock, Elapsed, Instant};
 
-/// How long a server may take to list its tools: a dead one must not hold up the others' lists.
+/// How long a server may take to list what it has: a dead one must not hold up the others' lists.
 const LIST_TIME: Duration = Duration::from_secs(5);
 
 /// Where a server's tools are.
@@ -24,129 +28,228 @@ pub(super) enum Upstream {
         client: Box<Client>,
         timeout: Duration,
     },
+    /// Somebody else's.
+    Remote(Box<Remote>),
     /// Nowhere in this build, or not with this configuration.
     Absent(&'static str),
 }
 
-/// One call on its way.
-pub(super) struct Forward<'a> {
-    pub(super) slug: &'a str,
-    pub(super) tool: &'a str,
-    pub(super) arguments: &'a RawValue,
-    pub(super) principal: &'a str,
+/// What goes with a tool call to a mount of ours.
+pub(super) struct Forward {
     pub(super) forwarded: Option<Forwarded>,
     pub(super) policy: Arc<dyn Policy>,
 }
 
 impl Upstream {
-    /// The server's tools, within a bound.
-    pub(super) async fn tools(&self, clock: &Clock) -> Result<Vec<Box<RawValue>>, String> {
+    /// What the server has. One that cannot be asked in time has nothing.
+    pub(super) async fn offer(&self, clock: &Clock) -> Result<Offer, String> {
+        let tools = Offer {
+            tools: Some(Announced(false)),
+            ..Offer::default()
+        };
         match self {
-            Self::Here(mount) => Ok(mount.tools()),
-            Self::Bundle { client, .. } => {
+            Self::Here(_) | Self::Bundle { .. } => Ok(tools),
+            Self::Remote(remote) => {
                 let deadline = clock.after(LIST_TIME);
-                client
-                    .tools(&Session::MODERN, deadline)
-                    .await
-                    .map_err(|fault| fault.to_string())
+                let asked = clock.timeout(deadline, remote.client.offer(deadline)).await;
+                let said = in_time(asked).map_err(|fault| fault.to_string())?;
+                Ok(offered(&said))
             }
             Self::Absent(why) => Err((*why).to_owned()),
         }
     }
 
-    /// Calls a tool, exactly once. Dropping the future drops the call in this process, or closes the one connection to
-    /// the bundle that carries it, which tells the bundle that the call is gone.
-    pub(super) async fn call(
+    /// A whole list of the server, by its method and the member of the result; empty for what it does not have.
+    pub(super) async fn list(
         &self,
-        call: Forward<'_>,
-        context: &CallContext,
+        method: &str,
+        member: &str,
         clock: &Clock,
-    ) -> Result<ToolResult, RpcError> {
+    ) -> Result<Vec<Box<RawValue>>, String> {
+        let deadline = clock.after(LIST_TIME);
+        let client = match self {
+            Self::Here(mount) if method == "tools/list" => return Ok(mount.tools()),
+            Self::Bundle { client, .. } if method == "tools/list" => &**client,
+            Self::Here(_) | Self::Bundle { .. } => return Ok(Vec::new()),
+            Self::Remote(remote) => &remote.client,
+            Self::Absent(why) => return Err((*why).to_owned()),
+        };
+        let listed = clock
+            .timeout(deadline, client.list(method, member, deadline))
+            .await;
+        match in_time(listed) {
+            // "Unknown or unadvertised method": it has none of them.
+            Err(CallFault::Rpc(error)) if error.code == -32601 => Ok(Vec::new()),
+            listed => listed.map_err(|fault| fault.to_string()),
+        }
+    }
+
+    /// Passes one request on, exactly once. Dropping the future drops the call in this process, or closes the one
+    /// connection that carries it, which tells the other side that the call is gone.
+    pub(super) async fn request(
+        &self,
+        slug: &str,
+        passing: &Passing<'_>,
+        forward: Forward,
+        context: &CallContext,
+        parking: &Parking,
+        clock: &Clock,
+    ) -> Result<RpcResult, RpcError> {
+        let request = passing.request;
+        let (_, name) = passing.named.unwrap_or_default();
         match self {
+            Self::Remote(remote) => {
+                let deadline = clock.after(remote.timeout);
+                let passed = remote.pass(passing, context, parking, clock);
+                match clock.timeout(deadline, passed).await {
+                    Ok(Ok(result)) => Ok(result),
+                    Ok(Err(Failed::Refused(error))) => Err(error),
+                    Ok(Err(Failed::Call(fault))) => told(slug, request, fault),
+                    Err(Elapsed) => told(slug, request, timed_out()),
+                }
+            }
+            Self::Absent(why) => failed(
+                request,
+                &format!("{slug} cannot be used: {why}. Nothing ran."),
+            ),
+            _ if request.method != "tools/call" => Err(RpcError::new(
+                -32601,
+                format!("{slug} has tools and nothing else"),
+            )),
             Self::Here(mount) => {
-                let Forward {
-                    tool,
-                    arguments,
-                    principal,
-                    forwarded,
-                    policy,
-                    ..
-                } = call;
                 let call = MountCall {
-                    tool,
-                    arguments,
-                    principal,
-                    forwarded,
-                    policy,
+                    tool: name,
+                    arguments: request.arguments()?,
+                    principal: passing.caller,
+                    forwarded: forward.forwarded,
+                    policy: forward.policy,
                 };
                 mount.call(call, context).await
             }
             Self::Bundle { client, timeout } => {
-                bundled(client, *timeout, call, context, clock).await
+                let deadline = clock.after(*timeout);
+                let call = bundled(client, name, request, &forward, deadline, context);
+                // "torn down the moment ... the hop's timeoutMs runs out": a stream that trickles does not extend it.
+                match in_time(clock.timeout(deadline, call).await) {
+                    Ok(mut result) => {
+                        // The bundle is ours, so its word on the outcome stands; whatever else is in our namespace does
+                        // not.
+                        result.retain_meta(|key| {
+                            key.starts_with(OUTCOME_KEY)
+                                || !(key.starts_with("dev.strad/")
+                                    || key.starts_with("countersign/"))
+                        });
+                        Ok(result)
+                    }
+                    Err(fault) => told(slug, request, fault),
+                }
             }
-            Self::Absent(why) => Ok(ToolResult::error(&format!(
-                "{} cannot be used: {why}. Nothing ran.",
-                call.slug
-            ))),
         }
     }
 }
 
+fn in_time<T>(done: Result<Result<T, CallFault>, Elapsed>) -> Result<T, CallFault> {
+    done.unwrap_or_else(|Elapsed| Err(timed_out()))
+}
+
+const fn timed_out() -> CallFault {
+    CallFault::Connection(ClientFault {
+        kind: FaultKind::Timeout,
+        sent: true,
+    })
+}
+
 async fn bundled(
     client: &Client,
-    timeout: Duration,
-    call: Forward<'_>,
+    tool: &str,
+    request: &Request<'_>,
+    forward: &Forward,
+    deadline: Instant,
     context: &CallContext,
-    clock: &Clock,
-) -> Result<ToolResult, RpcError> {
-    let mut meta = Vec::new();
-    if let Some(forwarded) = &call.forwarded {
+) -> Result<RpcResult, CallFault> {
+    let quoted = quote(tool);
+    let arguments = request.arguments().map_err(CallFault::Rpc)?;
+    let mut outgoing = Outgoing::call(tool, &quoted, arguments);
+    if let Some(forwarded) = &forward.forwarded {
         // It may wait for a person.
         context.hold();
-        meta.push((KEY, forwarded.to_json()));
+        outgoing.meta.push((KEY, forwarded.to_json()));
     }
-    let deadline = clock.after(timeout);
-    let mut relay = |progress| context.progress(progress);
-    let calling = client.call(
-        &Session::MODERN,
-        call.tool,
-        call.arguments,
-        meta,
-        deadline,
-        &mut relay,
-    );
-    // "torn down the moment ... the hop's timeoutMs runs out": a stream that trickles does not extend it.
-    let done = match clock.timeout(deadline, calling).await {
-        Ok(done) => done,
-        Err(Elapsed) => Err(CallFault::Connection(ClientFault {
-            kind: FaultKind::Timeout,
-            sent: true,
-        })),
+    let mut relay = |news: News<'_>| {
+        if let News::Progress(progress) = news {
+            context.progress(&progress);
+        }
     };
-    match done {
-        Ok(mut result) => {
-            // The bundle is ours, so its word on the outcome stands; whatever else is in our namespace does not.
-            result.retain_meta(|key| {
-                key.starts_with(OUTCOME_KEY)
-                    || !(key.starts_with("dev.strad/") || key.starts_with("countersign/"))
-            });
-            Ok(result)
-        }
-        // Wrong arguments or an unknown tool are the caller's to mend; every other code is between us and the bundle.
-        Err(CallFault::Rpc(error)) if error.code == -32602 => {
-            Err(RpcError::new(-32602, error.message).with_status(200))
-        }
-        Err(fault) if fault.may_have_acted() => {
-            let mut result = ToolResult::error(&format!(
-                "The call reached {}, and then {fault}. Whether it ran is unknown: look before you repeat it.",
-                call.slug
+    let mut listener = Listener {
+        news: &mut relay,
+        questions: None,
+    };
+    client.request(&outgoing, deadline, &mut listener).await
+}
+
+/// What a caller is told of a request that came to nothing at the server.
+fn told(slug: &str, request: &Request<'_>, fault: CallFault) -> Result<RpcResult, RpcError> {
+    match fault {
+        CallFault::Rpc(error) => Err(passed_on(error, request)),
+        fault if fault.may_have_acted() && request.method == "tools/call" => {
+            let mut result = RpcResult::error(&format!(
+                "The call reached {slug}, and then {fault}. Whether it ran is unknown: look before you repeat it."
             ));
             result.set_meta(OUTCOME_KEY, format!("\"{UNKNOWN}\""));
             Ok(result)
         }
-        Err(fault) => Ok(ToolResult::error(&format!(
-            "{} could not be reached: {fault}. Nothing ran.",
-            call.slug
-        ))),
+        fault => failed(
+            request,
+            &format!("{slug} could not be reached: {fault}. Nothing ran."),
+        ),
+    }
+}
+
+/// A tool tells of a failure in its result, where a model reads it; everything else has errors.
+fn failed(request: &Request<'_>, what: &str) -> Result<RpcResult, RpcError> {
+    match &*request.method {
+        "tools/call" => Ok(RpcResult::error(what)),
+        _ => Err(RpcError::new(-32603, what.to_owned())),
+    }
+}
+
+/// A server's own error for the caller. "`-32002` from legacy upstream → `-32602` for modern clients; upstream
+/// `-32020/-32021/-32022` are the gateway's own problem, not to be relayed as if the client erred."
+fn passed_on(error: RpcError, request: &Request<'_>) -> RpcError {
+    let code = match error.code {
+        -32002 if request.version.is_modern() => -32602,
+        // What the caller's own request lacks is the caller's to mend.
+        -32021 if request.version.is_modern() => -32021,
+        -32099..=-32020 => -32603,
+        code => code,
+    };
+    let status = if code == -32021 { 400 } else { 200 };
+    error.with_code(code).with_status(status)
+}
+
+/// What a server's `server/discover` or `initialize` result says that it has.
+fn offered(said: &RawValue) -> Offer {
+    let said = Members::parse(said.get()).ok();
+    let member = |name: &str| said.as_ref().and_then(|said| said.get(name));
+    let capabilities =
+        member("capabilities").and_then(|capabilities| Members::parse(capabilities.get()).ok());
+    let has = |name: &str| {
+        capabilities
+            .as_ref()
+            .is_some_and(|capabilities| capabilities.get(name).is_some())
+    };
+    let list = |name: &str| has(name).then_some(Announced(false));
+    Offer {
+        tools: list("tools"),
+        prompts: list("prompts"),
+        resources: list("resources"),
+        subscribe: false,
+        completions: has("completions"),
+        logging: has("logging"),
+        tasks: false,
+        instructions: member("instructions")
+            .and_then(string)
+            .unwrap_or_default()
+            .into_owned(),
     }
 }

@@ -16,7 +16,7 @@ mod respond;
 mod server;
 pub mod sse;
 
-pub use caller::CallerSocket;
+pub use caller::{Caller, CallerSocket};
 pub use client::{Client, ClientFault, Connection, FaultKind, OutRequest, Reply};
 pub use guard::Guard;
 pub use head::{Headers, Method, RequestHead, ResponseHead};

@@ -67,42 +67,85 @@ pub enum Message<'a> {
     Notification {
         /// What happened.
         method: Cow<'a, str>,
+        /// Its parameters, empty where the message has none.
+        params: Members<'a>,
     },
-    /// An answer to a request that was never made: we make none.
-    Response,
+    /// An answer to a request of ours.
+    Response {
+        /// The request's id; `None` where there is none that could be ours.
+        id: Option<Id>,
+        /// The result, or the error in its place.
+        outcome: Result<&'a RawValue, RpcError>,
+    },
 }
 
-/// Why a body is not a message, and the error to answer with.
-pub(super) fn parse(body: &[u8]) -> Result<Message<'_>, RpcError> {
+/// Messages in one batch of 2025-03-26: each may cost as much as a request of its own.
+const MOST_IN_BATCH: usize = 32;
+
+/// A body: one message, or several of 2025-03-26.
+pub(super) enum Body<'a> {
+    /// One message, or the error to answer it with.
+    One(Result<Message<'a>, RpcError>),
+    /// Several, each with its error where it is none.
+    Batch(Vec<Result<Message<'a>, RpcError>>),
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// The error to answer with, where no message could be told from another.
+pub(super) fn parse(body: &[u8]) -> Result<Body<'_>, RpcError> {
     let text = json::scan(body).map_err(|fault| match fault {
         JsonFault::Syntax { .. } | JsonFault::NotUtf8 => {
             RpcError::new(-32700, format!("parse error: {fault}"))
         }
         _ => RpcError::new(-32600, format!("invalid request: {fault}")),
     })?;
-    let invalid = |what: &str| RpcError::new(-32600, format!("invalid request: {what}"));
+    let Ok(messages) = json::elements(text) else {
+        return Ok(Body::One(message(text)));
+    };
+    if messages.is_empty() || messages.len() > MOST_IN_BATCH {
+        return Err(invalid(&format!(
+            "a batch has 1 to {MOST_IN_BATCH} messages"
+        )));
+    }
+    let messages = messages.into_iter().map(|each| message(each.get()));
+    Ok(Body::Batch(messages.collect()))
+}
+
+fn invalid(what: &str) -> RpcError {
+    RpcError::new(-32600, format!("invalid request: {what}"))
+}
+
+/// Reads one message of a scanned text, or says what to answer to it.
+fn message(text: &str) -> Result<Message<'_>, RpcError> {
     let members = Members::parse(text).map_err(|_| invalid("not one JSON object"))?;
     if members.get("jsonrpc").map(RawValue::get) != Some("\"2.0\"") {
         return Err(invalid("jsonrpc is not \"2.0\""));
     }
     let Some(method) = members.get("method") else {
-        let answer = members.get("result").is_some() || members.get("error").is_some();
-        return if answer {
-            Ok(Message::Response)
-        } else {
-            Err(invalid("no method"))
+        let id = members.get("id").and_then(Id::parse);
+        let outcome = match (members.get("result"), members.get("error")) {
+            (Some(result), None) => Ok(result),
+            (None, Some(error)) => Err(RpcError::parse(error)),
+            _ => return Err(invalid("no method")),
         };
+        return Ok(Message::Response { id, outcome });
     };
     let method = json::string(method)
         .filter(|method| method.len() <= MAX_METHOD_BYTES)
         .ok_or_else(|| invalid("the method is not a short string"))?;
+    let params = members.get("params").map_or("{}", RawValue::get);
+    let params = Members::parse(params);
     let Some(id) = members.get("id") else {
-        return Ok(Message::Notification { method });
+        // A notification is never answered, so that its parameters cannot be refused either.
+        let params = params.or_else(|_| Members::parse("{}"));
+        let params = params.map_err(|_| invalid("params is not an object"))?;
+        return Ok(Message::Notification { method, params });
     };
     let id = Id::parse(id).ok_or_else(|| invalid("the id is neither a string nor an integer"))?;
-    let params = members.get("params").map_or("{}", RawValue::get);
-    let params = Members::parse(params)
-        .map_err(|_| RpcError::new(-32602, "params is not an object").about(id.clone()))?;
+    let params =
+        params.map_err(|_| RpcError::new(-32602, "params is not an object").about(id.clone()))?;
     Ok(Message::Request { id, method, params })
 }
 
@@ -140,11 +183,35 @@ impl RpcError {
         }
     }
 
+    /// Reads the `error` member of a message; one that is broken is an error all the same.
+    #[must_use]
+    pub(super) fn parse(error: &RawValue) -> Self {
+        let members = Members::parse(error.get()).ok();
+        let member = |name: &str| members.as_ref().and_then(|members| members.get(name));
+        let code = member("code").and_then(|code| code.get().parse().ok());
+        let text = member("message").and_then(json::string).unwrap_or_default();
+        Self {
+            data: member("data").map(|data| data.get().to_owned()),
+            ..Self::new(code.unwrap_or(-32603), text.into_owned())
+        }
+    }
+
     /// With a `data` member, given as JSON.
     #[must_use]
     pub fn with_data(mut self, data: String) -> Self {
         self.data = Some(data);
         self
+    }
+
+    /// With another code, and the status that goes with it.
+    #[must_use]
+    pub fn with_code(self, code: i64) -> Self {
+        let status = Self::new(code, "").status;
+        Self {
+            code,
+            status,
+            ..self
+        }
     }
 
     /// With another HTTP status.
@@ -158,8 +225,19 @@ impl RpcError {
     /// like any other, in a 200: clients of that time take another status for a fault of the transport, and hide the
     /// code. What is refused by a limit keeps its status in both.
     pub(super) fn of_era(mut self, version: Version) -> Self {
-        if !version.is_modern() && matches!(self.code, -32601 | -32602) {
+        if version.is_modern() {
+            return self;
+        }
+        if matches!(self.code, -32601 | -32602) {
             self.status = 200;
+        }
+        // The modern codes mean nothing there.
+        if matches!(self.code, -32022..=-32020) {
+            self = Self {
+                code: -32603,
+                status: 200,
+                ..self
+            };
         }
         self
     }
@@ -216,7 +294,7 @@ mod tests {
             ("\"a b\"", "\"a b\""),
         ] {
             let body = format!(r#"{{"jsonrpc":"2.0","id":{text},"method":"ping"}}"#);
-            let Message::Request { id, .. } = parse(body.as_bytes()).unwrap() else {
+            let Ok(Body::One(Ok(Message::Request { id, .. }))) = parse(body.as_bytes()) else {
                 panic!("{text}")
             };
             assert_eq!(id.as_json(), echoed);
@@ -233,7 +311,6 @@ mod tests {
             ("", -32700),
             ("{", -32700),
             ("\u{feff}{}", -32700),
-            ("[]", -32600),
             ("7", -32600),
             ("{}", -32600),
             (r#"{"jsonrpc":"2.0"}"#, -32600),
@@ -249,17 +326,55 @@ mod tests {
             ),
             (&long_id, -32600),
         ] {
-            let fault = parse(body.as_bytes()).err().map(|fault| fault.code);
-            assert_eq!(fault, Some(code), "{body}");
+            let fault = match parse(body.as_bytes()) {
+                Err(fault) | Ok(Body::One(Err(fault))) => fault,
+                _ => panic!("{body}"),
+            };
+            assert_eq!(fault.code, code, "{body}");
         }
     }
 
     #[test]
     fn notifications_and_responses_are_told_apart() {
-        let note = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        assert!(matches!(parse(note).unwrap(), Message::Notification { .. }));
-        let answer = br#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-        assert!(matches!(parse(answer).unwrap(), Message::Response));
+        let one = |body: &'static str| match parse(body.as_bytes()) {
+            Ok(Body::One(Ok(message))) => message,
+            _ => panic!("{body}"),
+        };
+        for note in [
+            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":7}"#,
+        ] {
+            assert!(matches!(one(note), Message::Notification { .. }), "{note}");
+        }
+        let Message::Response { id, outcome } = one(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)
+        else {
+            panic!()
+        };
+        assert_eq!((id.unwrap().as_json(), outcome.unwrap().get()), ("1", "{}"));
+        let refused = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}"#;
+        let Message::Response { id, outcome } = one(refused) else {
+            panic!()
+        };
+        let error = outcome.unwrap_err();
+        assert_eq!(
+            (id.is_none(), error.code, &*error.message),
+            (true, -1, "no")
+        );
+    }
+
+    #[test]
+    fn a_batch_is_read_message_by_message() {
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let batch = |count: usize| format!("[{}]", vec![ping; count].join(","));
+        let mixed = format!("[{ping},7]");
+        let Ok(Body::Batch(messages)) = parse(mixed.as_bytes()) else {
+            panic!()
+        };
+        assert!(messages[0].is_ok() && messages[1].is_err());
+        assert!(parse(batch(32).as_bytes()).is_ok());
+        for refused in [batch(33), "[]".to_owned()] {
+            assert_eq!(parse(refused.as_bytes()).err().unwrap().code, -32600);
+        }
     }
 
     #[test]

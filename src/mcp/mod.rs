@@ -3,21 +3,33 @@
 //! Two eras share one endpoint. *Legacy* revisions open with `initialize`; the *modern* one, 2026-07-28, says in every
 //! request what it needs. Neither leaves state here between requests.
 
+mod calls;
+mod capabilities;
+mod changes;
 pub mod client;
 mod envelope;
 pub mod header;
+pub mod join;
+mod listen;
 pub mod message;
+mod request;
 mod result;
+mod rounds;
 mod server;
 mod service;
+mod session;
 mod stream;
 mod version;
 
-pub use client::{CallFault, Client, Session};
+pub use capabilities::{Ability, ClientCapabilities};
+pub use changes::{Announcer, Change, Changes};
+pub use client::{CallFault, Client};
 pub use message::{Id, RpcError};
-pub use result::ToolResult;
+pub use request::Request;
+pub use result::{InputRequest, ResultKind, RpcResult};
+pub use rounds::missing_ability;
 pub use server::{Server, ServerSettings};
-pub use service::{CallContext, HttpRefusal, Progress, Service, ToolCall};
+pub use service::{Announced, CallContext, HttpRefusal, Offer, Progress, Service, is_log_level};
 pub use version::Version;
 
 /// The member of `_meta` that a modern request names its revision in.
@@ -26,6 +38,8 @@ pub const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The member of `_meta` with the client's name; self-reported, and nothing depends on it.
 pub const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+/// The member of `_meta` with the least severity of log messages that a modern request wants.
+pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// The member of a result's `_meta` with the server's name.
 pub const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
 

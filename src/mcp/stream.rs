@@ -1,139 +1,155 @@
-//! The answer to one call: plain JSON when it comes at once, a stream of events when it waits.
+//! The answer to a request: plain JSON when it comes at once, a stream of events when it waits.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use smol::channel::Receiver;
 
-use super::message::{Id, RpcError, response};
-use super::result::ToolResult;
-use super::service::{Event, Progress};
-use super::version::Version;
+use super::service::Event;
 use crate::http::sse;
 use crate::http::{Responded, Responder, StreamWriter};
-use crate::json::quote;
 use crate::world::World;
 
-/// How long a call may stay unanswered before its stream is opened without its asking.
+/// How long a request may stay unanswered before its stream is opened without its asking.
 const OPEN_AFTER: Duration = Duration::from_secs(1);
 
 /// Between comments on a silent stream. Clients in use give up on one after 300 s, and proxies after 60.
-const COMMENT_EVERY: Duration = Duration::from_secs(15);
+pub(super) const COMMENT_EVERY: Duration = Duration::from_secs(15);
 
 /// `X-Accel-Buffering` asks proxies not to hold events back.
-const HEADERS: [(&str, &str); 3] = [
+pub(super) const STREAM: [(&str, &str); 3] = [
     ("content-type", "text/event-stream"),
     ("cache-control", "no-store"),
     ("x-accel-buffering", "no"),
 ];
 
-/// One call on its way to its caller.
-pub(super) struct Answer<'a> {
-    pub(super) world: &'a World,
-    pub(super) id: &'a Id,
-    pub(super) version: Version,
-    /// The caller's progress token, as JSON.
-    pub(super) token: Option<&'a RawValue>,
+/// The headers of a plain answer.
+pub(super) const JSON: [(&str, &str); 2] = [
+    ("content-type", "application/json"),
+    ("cache-control", "no-store"),
+];
+
+/// When to try again: what fills a limit here is calls that wait, and any of them may end at any time.
+pub(super) const RETRY_SECONDS: &str = "1";
+
+/// What a request, or a batch of them, came to.
+pub(super) struct Done {
+    /// The status, where no stream is open yet.
+    pub(super) status: u16,
+    /// The messages, each a whole one of JSON-RPC.
+    pub(super) messages: Vec<String>,
+    /// Whether they go out as an array, where no stream is open yet.
+    pub(super) is_batch: bool,
 }
 
 enum Next {
-    Done(Result<ToolResult, RpcError>),
+    Done(Done),
     Event(Event),
+    Cancelled,
     Tick,
 }
 
-impl Answer<'_> {
-    /// Runs `call` and answers with its result. Dropping the future drops the call.
-    pub(super) async fn run(
-        self,
-        responder: Responder,
-        mut call: Pin<&mut impl Future<Output = Result<ToolResult, RpcError>>>,
-        events: Receiver<Event>,
-    ) -> Responded {
-        let mut next = async |wait: Duration| {
-            let mut tick = self.world.clock.sleep(wait);
-            let mut event = pin!(events.recv());
-            poll_fn(|cx| {
-                if let Poll::Ready(done) = call.as_mut().poll(cx) {
-                    return Poll::Ready(Next::Done(done));
-                }
-                // The sender lives in the call's context, which outlives the call.
-                if let Poll::Ready(Ok(event)) = event.as_mut().poll(cx) {
-                    return Poll::Ready(Next::Event(event));
-                }
-                Pin::new(&mut tick).poll(cx).map(|()| Next::Tick)
-            })
-            .await
-        };
-        let mut last = f64::NEG_INFINITY;
-        let first = match next(OPEN_AFTER).await {
-            Next::Done(done) => {
-                let done = done.map_err(|error| error.of_era(self.version));
-                let status = done.as_ref().map_or_else(|error| error.status, |_| 200);
-                return super::server::whole(responder, status, &self.message(done)).await;
+/// Runs `request` and answers with what it comes to; nothing more is said once `cancelled` is ready. Dropping the future
+/// drops the request.
+pub(super) async fn run(
+    world: &World,
+    responder: Responder,
+    mut request: Pin<Box<dyn Future<Output = Done> + Send + '_>>,
+    events: Receiver<Event>,
+    cancelled: impl Future<Output = ()> + Send,
+) -> Responded {
+    let mut cancelled = pin!(cancelled);
+    let mut next = async |wait: Duration| {
+        let mut tick = world.clock.sleep(wait);
+        let mut event = pin!(events.recv());
+        poll_fn(|cx| {
+            if cancelled.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Next::Cancelled);
             }
-            Next::Event(Event::Progress(progress)) => self.notification(&progress, &mut last),
-            Next::Event(Event::Hold) | Next::Tick => None,
-        };
-        // Head and first bytes leave in one write.
+            // What was told before the end goes out before it.
+            if let Poll::Ready(Ok(event)) = event.as_mut().poll(cx) {
+                return Poll::Ready(Next::Event(event));
+            }
+            if let Poll::Ready(done) = request.as_mut().poll(cx) {
+                return Poll::Ready(Next::Done(done));
+            }
+            Pin::new(&mut tick).poll(cx).map(|()| Next::Tick)
+        })
+        .await
+    };
+    // Head and first bytes leave in one write.
+    let mut bytes = Vec::new();
+    sse::comment(&mut bytes, "held");
+    match next(OPEN_AFTER).await {
+        Next::Done(done) if events.is_empty() => return whole(responder, done).await,
+        Next::Done(done) => return drained(responder, bytes, &events, done).await,
+        Next::Event(Event::Message(message)) => sse::event(&mut bytes, Some("message"), &message),
+        Next::Event(Event::Hold) | Next::Tick | Next::Cancelled => {}
+    }
+    let mut writer = match responder.start(200, &STREAM, &bytes).await {
+        Ok(writer) => writer,
+        Err(gone) => return gone,
+    };
+    loop {
         let mut bytes = Vec::new();
-        sse::comment(&mut bytes, "held");
-        bytes.extend(first.unwrap_or_default());
-        let mut writer = match responder.start(200, &HEADERS, &bytes).await {
-            Ok(writer) => writer,
-            Err(gone) => return gone,
-        };
-        loop {
-            let mut bytes = Vec::new();
-            match next(COMMENT_EVERY).await {
-                Next::Done(done) => return self.last(writer, done).await,
-                Next::Event(Event::Hold) => continue,
-                Next::Event(Event::Progress(progress)) => {
-                    bytes.extend(self.notification(&progress, &mut last).unwrap_or_default());
-                }
-                Next::Tick => sse::comment(&mut bytes, "still held"),
+        match next(COMMENT_EVERY).await {
+            Next::Done(done) => return last(writer, &events, done).await,
+            Next::Cancelled => return writer.finish(b"").await,
+            Next::Event(Event::Hold) => continue,
+            Next::Event(Event::Message(message)) => {
+                sse::event(&mut bytes, Some("message"), &message);
             }
-            if writer.write(&bytes).await.is_err() {
-                return writer.abandon();
-            }
+            Next::Tick => sse::comment(&mut bytes, "still held"),
+        }
+        if writer.write(&bytes).await.is_err() {
+            return writer.abandon();
         }
     }
+}
 
-    async fn last(&self, writer: StreamWriter, done: Result<ToolResult, RpcError>) -> Responded {
-        let mut bytes = Vec::new();
-        sse::event(&mut bytes, Some("message"), &self.message(done));
-        writer.finish(&bytes).await
+/// A request that told something and was done at once.
+async fn drained(
+    responder: Responder,
+    mut bytes: Vec<u8>,
+    events: &Receiver<Event>,
+    done: Done,
+) -> Responded {
+    append(&mut bytes, events, &done);
+    match responder.start(200, &STREAM, &bytes).await {
+        Ok(writer) => writer.finish(b"").await,
+        Err(gone) => gone,
     }
+}
 
-    fn message(&self, done: Result<ToolResult, RpcError>) -> String {
-        match done {
-            Ok(result) => response(self.id, &result.to_json(self.version)),
-            Err(error) => error.to_json(Some(self.id)),
+async fn last(writer: StreamWriter, events: &Receiver<Event>, done: Done) -> Responded {
+    let mut bytes = Vec::new();
+    append(&mut bytes, events, &done);
+    writer.finish(&bytes).await
+}
+
+/// What was told last, and the end.
+fn append(bytes: &mut Vec<u8>, events: &Receiver<Event>, done: &Done) {
+    while let Ok(event) = events.try_recv() {
+        if let Event::Message(message) = event {
+            sse::event(bytes, Some("message"), &message);
         }
     }
-
-    /// A `notifications/progress` event, if the caller gave a token and the number has grown: "progress MUST increase".
-    fn notification(&self, progress: &Progress, last: &mut f64) -> Option<Vec<u8>> {
-        let token = self.token?;
-        if !progress.progress.is_finite() || progress.progress <= *last {
-            return None;
-        }
-        *last = progress.progress;
-        let total = progress.total.filter(|total| total.is_finite());
-        let total = total.map_or_else(String::new, |total| format!(r#","total":{total}"#));
-        let message = progress.message.as_deref();
-        let message =
-            message.map_or_else(String::new, |text| format!(r#","message":{}"#, quote(text)));
-        let mut bytes = Vec::new();
-        let data = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{},"progress":{}{total}{message}}}}}"#,
-            token.get(),
-            progress.progress,
-        );
-        sse::event(&mut bytes, Some("message"), &data);
-        Some(bytes)
+    for message in &done.messages {
+        sse::event(bytes, Some("message"), message);
     }
+}
+
+/// A whole JSON answer. "429 and 503 with `Retry-After`" (interface).
+pub(super) async fn whole(responder: Responder, done: Done) -> Responded {
+    let mut headers = JSON.to_vec();
+    if matches!(done.status, 429 | 503) {
+        headers.push(("retry-after", RETRY_SECONDS));
+    }
+    let body = match (done.is_batch, &done.messages[..]) {
+        (false, [message]) => message.clone(),
+        (_, messages) => format!("[{}]", messages.join(",")),
+    };
+    responder.send(done.status, &headers, body.as_bytes()).await
 }

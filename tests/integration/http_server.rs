@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use countersign::http::{
-    Budget, CallerSocket, Handler, Limits, Request, Responded, Responder, serve,
+    Budget, Caller, CallerSocket, Handler, Limits, Request, Responded, Responder, serve,
 };
 use smol::Task;
 

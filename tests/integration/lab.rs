@@ -15,6 +15,7 @@ use countersign::gate::Gate;
 use countersign::gateway::{Gateway, Roster};
 use countersign::http::{self, Guard, Handler, Limits, Request, Responded, Responder, serve};
 use countersign::mcp::{Server, ServerSettings};
+use countersign::secret::{Sealer, Secret};
 use countersign::time::Clock;
 use countersign::world::memory::MemoryNet;
 use countersign::world::{Net, Random, Runtime, Stream, World};
@@ -103,11 +104,15 @@ fn confirmer(world: &World, config: &Config) -> (Confirmer, http::Client) {
     (Confirmer::new(world.clone(), gate, keepalive), client)
 }
 
+fn sealer() -> Sealer {
+    Sealer::new(&[Secret::new("k".repeat(32))]).unwrap()
+}
+
 fn settings() -> ServerSettings {
     ServerSettings {
         guard: Guard::default(),
         body_bytes: 1 << 20,
-        instructions: String::new(),
+        sealer: sealer(),
     }
 }
 
@@ -128,8 +133,8 @@ pub fn listen<H: Handler>(world: &World, handler: H) -> SocketAddr {
 /// The gateway of `config`.
 pub fn gateway(world: &World, config: &Config) -> SocketAddr {
     let (confirmer, client) = confirmer(world, config);
-    let roster = Roster::new(config, &confirmer, &client);
-    let gateway = Gateway::new(world.clone(), config, roster);
+    let roster = Roster::new(world, config, &confirmer, &client);
+    let gateway = Gateway::new(world.clone(), config, roster, sealer());
     listen(
         world,
         Server::new(world.clone(), Arc::new(gateway), settings()),

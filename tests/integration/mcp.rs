@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use countersign::mcp::{Client, Session, Version};
+use countersign::mcp::client::{Listener, Outgoing};
+use countersign::mcp::{Client, Version};
 use countersign::world::World;
 use url::Url;
 
@@ -117,15 +118,39 @@ fn each_fault_has_its_status_and_code() {
             ),
             (
                 "GET",
-                "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n".into(),
+                "GET /mcp HTTP/1.1\r\nHost: localhost\r\nMCP-Protocol-Version: 2026-07-28\r\nAccept: text/event-stream\r\n\r\n".into(),
                 "405",
                 "",
             ),
             (
                 "DELETE",
-                "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n".into(),
+                "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nMCP-Protocol-Version: 2026-07-28\r\n\r\n".into(),
                 "405",
                 "",
+            ),
+            (
+                "legacy DELETE of no session",
+                "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n".into(),
+                "404",
+                "",
+            ),
+            (
+                "legacy GET without the stream's type",
+                "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n".into(),
+                "406",
+                "",
+            ),
+            (
+                "PUT",
+                "PUT /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n".into(),
+                "405",
+                "",
+            ),
+            (
+                "a batch",
+                post("/mcp", named, "[]"),
+                "400",
+                "-32600",
             ),
             (
                 "text body",
@@ -407,7 +432,9 @@ fn each_fault_has_its_status_and_code() {
                     "{what}: the id is echoed: {got}"
                 );
             }
-            assert!(!got.contains("Mcp-Session-Id"), "{what}");
+            // Only a legacy client is given a session, when it opens one.
+            let opened = request.contains(r#""method":"initialize""#) && status == "200";
+            assert_eq!(got.contains("\r\nmcp-session-id: "), opened, "{what}");
         }
     });
 }
@@ -576,28 +603,21 @@ fn our_client_speaks_every_revision() {
     lab::run(|world| async move {
         let (gateway, _acts) = start(&world);
         let url = Url::parse(&format!("http://{gateway}/mcp?servers=one")).unwrap();
-        let client = Client::new(
-            countersign::http::Client::new(world.clone()),
-            url,
-            Vec::new(),
-        );
         let deadline = world.clock.after(std::time::Duration::from_secs(60));
         for wanted in Version::ALL.map(Some).into_iter().chain([None]) {
-            let session: Session = client.open(wanted, deadline).await.unwrap();
-            assert_eq!(session.version, wanted.unwrap_or(Version::V2026_07_28));
-            assert_eq!(client.tools(&session, deadline).await.unwrap().len(), 2);
+            let http = countersign::http::Client::new(world.clone());
+            let client = Client::new(world.clone(), http, url.clone(), Vec::new(), wanted);
+            let version = client.version(deadline).await.unwrap();
+            assert_eq!(version, wanted.unwrap_or(Version::V2026_07_28));
+            assert_eq!(client.tools(deadline).await.unwrap().len(), 2);
             let arguments = serde_json::value::RawValue::from_string("{}".to_owned()).unwrap();
-            let result = client
-                .call(
-                    &session,
-                    "open",
-                    &arguments,
-                    Vec::new(),
-                    deadline,
-                    &mut |_| {},
-                )
-                .await
-                .unwrap();
+            let mut listener = Listener {
+                news: &mut |_| {},
+                questions: None,
+            };
+            let request = Outgoing::call("open", "\"open\"", &arguments);
+            let result = client.request(&request, deadline, &mut listener);
+            let result = result.await.unwrap();
             assert_eq!(result.texts(), "hello");
         }
     });

@@ -5,7 +5,6 @@ mod prompt;
 mod run;
 mod schema;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -18,7 +17,7 @@ use crate::config::{
 };
 use crate::gate::{self, NotAsked, Outcome};
 use crate::json::{Exact, quote};
-use crate::mcp::{CallContext, RpcError, ToolResult};
+use crate::mcp::{CallContext, RpcError, RpcResult};
 
 use arguments::{Arguments, Fault};
 use run::Plan;
@@ -58,6 +57,13 @@ impl CommandMount {
             .collect()
     }
 
+    /// Whether that tool asks a person before it acts.
+    #[must_use]
+    pub fn asks_first(&self, tool: &str) -> bool {
+        let mut tools = self.tools.iter();
+        tools.any(|known| known.name == tool && known.gate.is_some())
+    }
+
     /// Runs one call: what is open at once, what is gated after a person's yes. Dropping the future ends the question,
     /// or kills the process group.
     ///
@@ -67,7 +73,7 @@ impl CommandMount {
         &self,
         call: MountCall<'_>,
         context: &CallContext,
-    ) -> Result<ToolResult, RpcError> {
+    ) -> Result<RpcResult, RpcError> {
         let tool = self
             .tools
             .iter()
@@ -78,7 +84,7 @@ impl CommandMount {
             })?;
         let plan = match self.plan(tool, &call) {
             Ok(plan) => plan,
-            Err(fault) => return Ok(ToolResult::error(&format!("{fault}. Nothing ran."))),
+            Err(fault) => return Ok(RpcResult::error(&format!("{fault}. Nothing ran."))),
         };
         let gated = match plan {
             Plan::Open(open) => return Ok(open.run(self.confirmer.world()).await),
@@ -102,7 +108,7 @@ impl CommandMount {
             message: prompt::message(self.server.slug.as_str(), tool, &gated, lapses),
             title: prompt::title(tool),
             description: None,
-            caller: Arc::new(context.caller.clone()),
+            caller: context.caller.clone(),
             policy: call.policy.clone(),
         };
         match self
@@ -162,18 +168,17 @@ impl CommandMount {
 
 /// The result of a gated call that did not run. "Declined: exit code 1 and `aborted at the user's request`, nothing run"
 /// (interface).
-fn refused(outcome: &Outcome) -> ToolResult {
+fn refused(outcome: &Outcome) -> RpcResult {
     let mut result = match outcome {
         Outcome::Declined => {
-            let mut result =
-                ToolResult::error(&format!("aborted at the user's request\n{outcome}"));
+            let mut result = RpcResult::error(&format!("aborted at the user's request\n{outcome}"));
             result.set(
                 "structuredContent",
                 r#"{"exitCode":1,"stdout":"","stderr":"aborted at the user's request","truncated":false}"#.to_owned(),
             );
             result
         }
-        other => ToolResult::error(&other.to_string()),
+        other => RpcResult::error(&other.to_string()),
     };
     result.set_meta(gate::OUTCOME_KEY, quote(outcome.word()));
     result

@@ -7,7 +7,7 @@ use crate::approval::wire::rfc3339_utc_ms;
 use crate::config::CommandTool;
 use crate::gate::{Approval, CallDigest, OUTCOME_KEY, Permit, UNKNOWN};
 use crate::json::quote;
-use crate::mcp::ToolResult;
+use crate::mcp::RpcResult;
 use crate::world::World;
 use crate::world::process::{Command, Finished, SpawnFault};
 
@@ -74,7 +74,7 @@ impl Plan {
 
 impl Open {
     /// Runs it. Dropping the future kills the process group.
-    pub(super) async fn run(self, world: &World) -> ToolResult {
+    pub(super) async fn run(self, world: &World) -> RpcResult {
         act(world, &self.0).await.told(self.0.timeout)
     }
 }
@@ -96,7 +96,7 @@ impl Gated {
     }
 
     /// Spends the permit and runs it. Dropping the future kills the process group.
-    pub(super) async fn run(self, permit: Permit, world: &World) -> ToolResult {
+    pub(super) async fn run(self, permit: Permit, world: &World) -> RpcResult {
         let approval = permit.approval();
         // The last step before the act: no await stands between.
         match permit.spend(&self.act.digest) {
@@ -116,7 +116,7 @@ impl Gated {
                     self.act.digest
                 );
                 let mut result =
-                    ToolResult::error(&format!("A person said yes, but {unspent}. Nothing ran."));
+                    RpcResult::error(&format!("A person said yes, but {unspent}. Nothing ran."));
                 result.set_meta(OUTCOME_KEY, quote(unspent.word()));
                 result
             }
@@ -124,7 +124,7 @@ impl Gated {
     }
 }
 
-fn approved(result: &mut ToolResult, approval: Approval) {
+fn approved(result: &mut RpcResult, approval: Approval) {
     let when = rfc3339_utc_ms(approval.answered_wall_ms);
     let told = format!(
         r#"{{"when":"{when}","promptDigest":"{}"}}"#,
@@ -173,11 +173,11 @@ fn act(world: &World, plan: &Act) -> impl Future<Output = Ended> + Send + use<> 
 
 impl Ended {
     /// The result for the model.
-    fn told(self, timeout: Duration) -> ToolResult {
+    fn told(self, timeout: Duration) -> RpcResult {
         match self {
-            Self::NotStarted(fault) => ToolResult::error(&format!("{fault}. Nothing ran.")),
+            Self::NotStarted(fault) => RpcResult::error(&format!("{fault}. Nothing ran.")),
             Self::Unseen => {
-                let mut result = ToolResult::error(
+                let mut result = RpcResult::error(
                     "The program was started and then killed, since it could not be watched. Whether it did its work is unknown: look before you repeat it.",
                 );
                 result.set_meta(OUTCOME_KEY, quote(UNKNOWN));
@@ -191,7 +191,7 @@ impl Ended {
 /// "Result: text and `structuredContent` `{exitCode, stdout, stderr, truncated}`; `isError` when the exit code is not 0"
 /// (interface), and when it was ended for running out of time, whatever it then exited with. A program that a signal
 /// ended has the exit code that a shell would give it, 128 and the signal.
-fn told(finished: &Finished, timeout: Duration) -> ToolResult {
+fn told(finished: &Finished, timeout: Duration) -> RpcResult {
     let code = finished
         .exit_code
         .unwrap_or_else(|| 128 + finished.signal.unwrap_or_default());
@@ -209,9 +209,9 @@ fn told(finished: &Finished, timeout: Duration) -> ToolResult {
         text.push(format!("Exit code {code}."));
     }
     let mut result = if code == 0 && !finished.timed_out {
-        ToolResult::text(&text.join("\n"))
+        RpcResult::text(&text.join("\n"))
     } else {
-        ToolResult::error(&text.join("\n"))
+        RpcResult::error(&text.join("\n"))
     };
     result.set(
         "structuredContent",
@@ -462,7 +462,7 @@ mod tests {
         run: &str,
         argv: &[&str],
         between: impl FnOnce(&World, &Meanwhile) + Send + 'static,
-    ) -> ToolResult {
+    ) -> RpcResult {
         let runtime = Runtime::with(Clock::real(), Net::real(), Random::seeded(1));
         let world = runtime.world().clone();
         let (shown, call) = (digest(shown), gated(run, argv));

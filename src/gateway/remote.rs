@@ -1,0 +1,260 @@
+//! A server of someone else's: what is passed on to it, what comes back, and what it asks in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::parked::{Next, Parking, Running, Told};
+use crate::gate::{CallDigest, CallIdentity};
+use crate::http::Connection;
+use crate::json::{Exact, Members, quote, string};
+use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
+use crate::mcp::{
+    Ability, CallContext, ClientCapabilities, InputRequest, Request, ResultKind, RpcError,
+    RpcResult, missing_ability,
+};
+use crate::time::Clock;
+
+/// News and questions of one call that its caller has not taken yet.
+const QUEUE: usize = 32;
+
+/// The one question of a legacy server at a time.
+const QUESTION_KEY: &str = "up.question";
+
+/// Members of a caller's `_meta` that are passed on: what W3C Trace Context needs, and nothing else ("Core never forwards
+/// a client's own _meta").
+const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
+
+/// One server.
+pub(super) struct Remote {
+    pub(super) slug: String,
+    pub(super) client: Arc<Client>,
+    /// For a whole request, whatever happens in between.
+    pub(super) timeout: Duration,
+}
+
+/// Whom a request is passed on for, and under which name there.
+pub(super) struct Passing<'a> {
+    pub(super) request: &'a Request<'a>,
+    pub(super) caller: &'a str,
+    /// The member of `params` by which the server knows what is meant (`name` or `uri`), and its value there.
+    pub(super) named: Option<(&'a str, &'a str)>,
+}
+
+impl Remote {
+    /// Passes one request on, once. Dropping the future drops it there too.
+    ///
+    /// # Errors
+    /// The server's own errors, and [`RpcError`] for what cannot be passed on.
+    pub(super) async fn pass(
+        &self,
+        passing: &Passing<'_>,
+        context: &CallContext,
+        parking: &Parking,
+        clock: &Clock,
+    ) -> Result<RpcResult, Failed> {
+        let request = passing.request;
+        let deadline = clock.after(self.timeout);
+        let digest = self.digest(passing)?;
+        if request.may_need_input() {
+            // It may take as long as a person does.
+            context.hold();
+        }
+        let version = self.client.version(deadline).await.map_err(Failed::Call)?;
+        let state = request.param("requestState").and_then(string);
+        let mut running = match state.filter(|_| !version.is_modern()) {
+            // A legacy server keeps no state of that kind: it is one of ours, or nobody's.
+            Some(state) => self.resume(&state, passing, &digest, parking)?,
+            None => self.start(passing, deadline),
+        };
+        loop {
+            match running.next(context).await {
+                Next::Done(done) => return self.came(done.map_err(Failed::Call)?),
+                Next::Asked(question) => {
+                    let needed = Ability::needed(&question.method, &question.params);
+                    let can = needed.is_some_and(|needed| request.capabilities.has(needed));
+                    if !can || !request.may_need_input() {
+                        let refusal = needed.map_or_else(
+                            || RpcError::new(-32601, "no client answers such a request"),
+                            |needed| missing_ability(needed).with_code(-32602),
+                        );
+                        // Full: it has been answered.
+                        let _ = question.answer.try_send(Err(refusal));
+                        continue;
+                    }
+                    let asked = InputRequest {
+                        key: QUESTION_KEY.to_owned(),
+                        method: question.method.clone(),
+                        params: self.labelled(&question.method, &question.params),
+                    };
+                    let (state, key) = parking
+                        .park(running, question, passing.caller, digest)
+                        .map_err(Failed::Refused)?;
+                    // A modern caller comes back with another request, or the place is freed at the deadline. A legacy one
+                    // is asked while it stays, and takes the call with it when it leaves.
+                    if !request.version.is_modern() {
+                        context.keep(Box::new(parking.keep(key)));
+                    }
+                    return Ok(RpcResult::input_required(&[asked], Some(&state)));
+                }
+            }
+        }
+    }
+
+    /// What a state is bound to: the same caller, server, method, name and parameters.
+    fn digest(&self, passing: &Passing<'_>) -> Result<CallDigest, Failed> {
+        let arguments = passing.request.param("arguments");
+        let arguments = arguments.map_or("{}", RawValue::get);
+        let arguments = Exact::parse(arguments)
+            .map_err(|fault| Failed::Refused(RpcError::new(-32602, fault.to_string())))?;
+        let (_, name) = passing.named.unwrap_or_default();
+        let tool = format!("{} {name}", passing.request.method);
+        Ok(CallDigest::of(&CallIdentity {
+            slug: &self.slug,
+            tool: &tool,
+            arguments: &arguments,
+            principal: passing.caller,
+            channel: None,
+        }))
+    }
+
+    fn start(&self, passing: &Passing<'_>, deadline: crate::time::Instant) -> Running {
+        let request = passing.request;
+        let client = self.client.clone();
+        let method = request.method.clone().into_owned();
+        let named = passing
+            .named
+            .map(|(member, value)| (member.to_owned(), value.to_owned()));
+        let params: Vec<(String, String)> = request
+            .members()
+            .map(|(member, value)| {
+                let value = match &named {
+                    Some((renamed, name)) if renamed == member => quote(name),
+                    _ => value.get().to_owned(),
+                };
+                (member.to_owned(), value)
+            })
+            .collect();
+        let meta: Vec<(&'static str, String)> = TRACE
+            .into_iter()
+            .filter_map(|key| Some((key, request.meta(key)?.get().to_owned())))
+            .collect();
+        let level = request.log_level().map(str::to_owned);
+        let capabilities = passed_on(request.capabilities);
+        let (asking, questions) = smol::channel::bounded(QUEUE);
+        let (telling, news) = smol::channel::bounded(QUEUE);
+        let call = Box::pin(async move {
+            let outgoing = Outgoing {
+                params: params
+                    .iter()
+                    .map(|(member, value)| (member.as_str(), value.as_str()))
+                    .collect(),
+                name: named.as_ref().map(|(_, value)| value.as_str()),
+                meta,
+                capabilities,
+                log_level: level.as_deref(),
+                // What acts goes on a connection of its own.
+                connection: match method.as_str() {
+                    "tools/call" => Connection::Fresh,
+                    _ => Connection::Pooled,
+                },
+                ..Outgoing::new(&method)
+            };
+            let mut tell = |news: News<'_>| {
+                // Full: it is only news.
+                let _ = telling.try_send(match news {
+                    News::Progress(progress) => Told::Progress(progress),
+                    News::Log { level, params } => Told::Log {
+                        level: level.to_owned(),
+                        params: params.to_owned(),
+                    },
+                });
+            };
+            let mut listener = Listener {
+                news: &mut tell,
+                questions: Some(asking),
+            };
+            client.request(&outgoing, deadline, &mut listener).await
+        });
+        Running {
+            call,
+            questions,
+            news,
+            ends: deadline,
+        }
+    }
+
+    /// Goes on with a call whose caller brings the answer.
+    fn resume(
+        &self,
+        state: &str,
+        passing: &Passing<'_>,
+        digest: &CallDigest,
+        parking: &Parking,
+    ) -> Result<Running, Failed> {
+        let refused = |what: &str| Failed::Refused(RpcError::new(-32602, what.to_owned()));
+        let answers = passing.request.param("inputResponses");
+        let answers = answers
+            .map(|answers| Members::parse(answers.get()))
+            .transpose()
+            .map_err(|_| refused("params.inputResponses is not an object"))?;
+        let answer = answers.and_then(|answers| answers.get(QUESTION_KEY));
+        let answer = answer
+            .filter(|answer| answer.get().starts_with('{'))
+            .ok_or_else(|| refused("params.inputResponses lacks the answer"))?;
+        let (running, question) = parking
+            .take(state, passing.caller, digest)
+            .ok_or_else(|| refused("requestState is invalid, expired or already used"))?;
+        // Full: cannot be, the question was just taken.
+        let _ = question.answer.try_send(Ok(answer.to_owned()));
+        Ok(running)
+    }
+
+    /// The result as it is passed on.
+    fn came(&self, mut result: RpcResult) -> Result<RpcResult, Failed> {
+        // "`dev.strad/*` and `countersign/*` keys in what an upstream sends are removed" (interface).
+        result
+            .retain_meta(|key| !(key.starts_with("dev.strad/") || key.starts_with("countersign/")));
+        if result.kind() == ResultKind::InputRequired {
+            let questions = result
+                .input_requests()
+                .map_err(|what| Failed::Call(CallFault::Protocol(what)))?;
+            let questions: Vec<_> = questions
+                .into_iter()
+                .map(|question| InputRequest {
+                    params: self.labelled(&question.method, &question.params),
+                    ..question
+                })
+                .collect();
+            let asked = RpcResult::input_required(&questions, None);
+            if let Some(requests) = asked.get("inputRequests").filter(|_| !questions.is_empty()) {
+                result.set("inputRequests", requests.get().to_owned());
+            }
+        }
+        Ok(result)
+    }
+
+    /// "Its text is shown with `[slug] the server asks:` in front": nobody may take it for our gate's question.
+    fn labelled(&self, method: &str, params: &RawValue) -> Box<RawValue> {
+        if method != "elicitation/create" {
+            return params.to_owned();
+        }
+        let label = |text: &str| format!("[{}] the server asks: {text}", self.slug);
+        super::names::renamed(params, "message", label).unwrap_or_else(|| params.to_owned())
+    }
+}
+
+/// What a server is told that its client can do: no more than the caller said, and nothing that is not passed on.
+fn passed_on(declared: ClientCapabilities) -> ClientCapabilities {
+    declared.with(Ability::Tasks, false)
+}
+
+/// Why a request was not passed on, or came to nothing.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// It is the caller's fault, or a limit of ours.
+    Refused(RpcError),
+    /// What became of it at the server.
+    Call(CallFault),
+}

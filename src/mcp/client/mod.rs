@@ -1,0 +1,251 @@
+//! The client: one server, in whichever era it speaks, over Streamable HTTP or the standard streams of a child.
+
+mod answer;
+mod fault;
+mod http;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::value::RawValue;
+use smol::channel::Sender;
+use url::Url;
+
+use super::capabilities::ClientCapabilities;
+use super::message::{Id, RpcError};
+use super::result::RpcResult;
+use super::service::Progress;
+use super::version::Version;
+use super::{META_CAPABILITIES, META_CLIENT, META_LOG_LEVEL, META_VERSION, implementation};
+use crate::http::Connection;
+use crate::json::{Members, elements, quote};
+use crate::secret::Secret;
+use crate::time::Instant;
+use crate::world::World;
+
+pub use fault::CallFault;
+use http::HttpServer;
+
+/// Pages of a list that are asked for; a server that never ends its list is broken.
+const MAX_PAGES: usize = 64;
+
+/// One MCP server. Nothing is connected or started until something is asked.
+pub struct Client {
+    server: HttpServer,
+    next_id: AtomicU64,
+}
+
+/// A request as it goes out.
+pub struct Outgoing<'a> {
+    /// What is asked.
+    pub method: &'a str,
+    /// The members of `params` but `_meta`, as JSON texts.
+    pub params: Vec<(&'a str, &'a str)>,
+    /// What `Mcp-Name` must say.
+    pub name: Option<&'a str>,
+    /// What `Mcp-Param-NAME` must say, by NAME.
+    pub param_headers: Vec<(String, String)>,
+    /// Members of `_meta` besides the protocol's own, as JSON texts.
+    pub meta: Vec<(&'a str, String)>,
+    /// What the server may ask in the middle of the request.
+    pub capabilities: ClientCapabilities,
+    /// The least severity of log messages that is wanted, by its name.
+    pub log_level: Option<&'a str>,
+    /// Which connection it may use.
+    pub connection: Connection,
+}
+
+impl<'a> Outgoing<'a> {
+    /// A request without parameters, that may use a connection which was used before.
+    #[must_use]
+    pub const fn new(method: &'a str) -> Self {
+        Self {
+            method,
+            params: Vec::new(),
+            name: None,
+            param_headers: Vec::new(),
+            meta: Vec::new(),
+            capabilities: ClientCapabilities::NONE,
+            log_level: None,
+            connection: Connection::Pooled,
+        }
+    }
+
+    /// A call of a tool. It acts, so that it gets a connection of its own.
+    #[must_use]
+    pub fn call(tool: &'a str, quoted: &'a str, arguments: &'a RawValue) -> Self {
+        Self {
+            params: vec![("name", quoted), ("arguments", arguments.get())],
+            name: Some(tool),
+            connection: Connection::Fresh,
+            ..Self::new("tools/call")
+        }
+    }
+
+    /// The whole message for a server of that revision.
+    fn to_json(&self, id: &Id, version: Version) -> String {
+        // Our own token, never the caller's; the id is as good a one as any.
+        let mut meta = vec![format!(r#""progressToken":{}"#, id.as_json())];
+        if version.is_modern() {
+            meta.push(format!(r#""{META_VERSION}":"{}""#, version.name()));
+            meta.push(format!(r#""{META_CLIENT}":{}"#, implementation()));
+            let capabilities = self.capabilities.to_json(version);
+            meta.push(format!(r#""{META_CAPABILITIES}":{capabilities}"#));
+            let level = self.log_level;
+            meta.extend(level.map(|level| format!(r#""{META_LOG_LEVEL}":{}"#, quote(level))));
+        }
+        let more = self.meta.iter();
+        meta.extend(more.map(|(key, value)| format!("{}:{value}", quote(key))));
+        let params = self.params.iter();
+        let params = params.map(|(name, value)| format!("{}:{value},", quote(name)));
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{},"method":{},"params":{{{}"_meta":{{{}}}}}}}"#,
+            id.as_json(),
+            quote(self.method),
+            params.collect::<String>(),
+            meta.join(","),
+        )
+    }
+}
+
+/// What a server tells while a request runs.
+#[derive(Debug)]
+pub enum News<'a> {
+    /// For the request's own token.
+    Progress(Progress),
+    /// The `params` of a message of its log, and the level in them.
+    Log {
+        /// The severity, as JSON.
+        level: &'a RawValue,
+        /// All of it, one JSON object.
+        params: &'a RawValue,
+    },
+}
+
+/// What a legacy server asks in the middle of a request.
+#[derive(Debug)]
+pub struct Question {
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`.
+    pub method: String,
+    /// Its parameters, one JSON object.
+    pub params: Box<RawValue>,
+    /// Where the answer goes. Dropped without one, the server is told that there is none.
+    pub answer: Sender<Result<Box<RawValue>, RpcError>>,
+}
+
+/// Who hears of a request while it runs.
+pub struct Listener<'a> {
+    /// Told of progress and log messages.
+    pub news: &'a mut (dyn FnMut(News<'_>) + Send),
+    /// Given the questions; `None`: each is refused.
+    pub questions: Option<Sender<Question>>,
+}
+
+impl Client {
+    /// A client for the server at `url`. `headers` go with every request; their values are credentials. Without a
+    /// `wanted` revision the server's own era is found out and remembered.
+    #[must_use]
+    pub fn new(
+        world: World,
+        http: crate::http::Client,
+        url: Url,
+        headers: Vec<(String, Secret)>,
+        wanted: Option<Version>,
+    ) -> Self {
+        Self {
+            server: HttpServer::new(world, http, url, headers, wanted),
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    fn id(&self) -> Id {
+        Id::number(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The revision that is spoken, agreed on when it was not yet.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub async fn version(&self, deadline: Instant) -> Result<Version, CallFault> {
+        self.server.version(deadline, &|| self.id()).await
+    }
+
+    /// The `capabilities` that the server declares, as JSON, and its `instructions`.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub async fn offer(&self, deadline: Instant) -> Result<Box<RawValue>, CallFault> {
+        self.server.offer(deadline, &|| self.id()).await
+    }
+
+    /// Sends one request and waits for its result, in the modern form. It is sent once.
+    ///
+    /// Dropping the future closes the connection that carries it, which is what tells a modern server that the request
+    /// is gone; a legacy one is sent `notifications/cancelled`.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub async fn request(
+        &self,
+        request: &Outgoing<'_>,
+        deadline: Instant,
+        listener: &mut Listener<'_>,
+    ) -> Result<RpcResult, CallFault> {
+        let id = self.id();
+        let raw = self
+            .server
+            .request(&id, request, deadline, listener, &|| self.id())
+            .await?;
+        RpcResult::parse(&raw).map_err(CallFault::Protocol)
+    }
+
+    /// A whole list, all pages: the elements of the member `name` of each page, as JSON.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub async fn list(
+        &self,
+        method: &str,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Vec<Box<RawValue>>, CallFault> {
+        let mut all = Vec::new();
+        let mut cursor: Option<Box<RawValue>> = None;
+        for _ in 0..MAX_PAGES {
+            let mut request = Outgoing::new(method);
+            let next = cursor.as_deref().map(|cursor| ("cursor", cursor.get()));
+            request.params.extend(next);
+            let mut listener = Listener {
+                news: &mut |_| {},
+                questions: None,
+            };
+            let result = self.request(&request, deadline, &mut listener).await?;
+            let page = result.get(name).and_then(|page| elements(page.get()).ok());
+            let page = page.ok_or(CallFault::Protocol("the list is no array"))?;
+            all.extend(page.into_iter().map(ToOwned::to_owned));
+            // "An empty-string cursor is a valid cursor": only absence and null end the list.
+            cursor = result
+                .get("nextCursor")
+                .filter(|next| next.get() != "null")
+                .map(ToOwned::to_owned);
+            if cursor.is_none() {
+                return Ok(all);
+            }
+        }
+        Err(CallFault::Protocol("the list never ends"))
+    }
+
+    /// The server's tools, each as JSON, all pages.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub async fn tools(&self, deadline: Instant) -> Result<Vec<Box<RawValue>>, CallFault> {
+        self.list("tools/list", "tools", deadline).await
+    }
+}
+
+/// The version that an `initialize` result names, if it is one of ours.
+fn agreed(result: &RawValue) -> Option<Version> {
+    let members = Members::parse(result.get()).ok()?;
+    let named = crate::json::string(members.get("protocolVersion")?)?;
+    Version::parse(&named).filter(|version| !version.is_modern())
+}

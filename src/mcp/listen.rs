@@ -1,0 +1,185 @@
+//! Streams of news: `subscriptions/listen` in the modern era, GET in the legacy one.
+
+use std::collections::HashSet;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use super::changes::{Change, Changes};
+use super::message::{Id, RpcError};
+use super::request::Request;
+use super::service::{Announced, Offer};
+use super::stream::{COMMENT_EVERY, STREAM};
+use crate::http::{Responded, Responder, sse};
+use crate::json::{Members, elements, quote, string};
+use crate::world::World;
+
+/// The member of `_meta` by which a message of a stream of news names the request that opened it.
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// Resources that one stream may name.
+const MOST_RESOURCES: usize = 256;
+
+/// What one stream tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+    single: HashSet<String>,
+}
+
+impl Wanted {
+    /// What a legacy client is told without asking: every list that changes.
+    pub(super) fn lists(offer: &Offer) -> Self {
+        let announced = |offered: Option<Announced>| offered == Some(Announced(true));
+        Self {
+            tools: announced(offer.tools),
+            prompts: announced(offer.prompts),
+            resources: announced(offer.resources),
+            single: HashSet::new(),
+        }
+    }
+
+    /// What a modern client asks for, as far as it is offered.
+    pub(super) fn parse(request: &Request<'_>, offer: &Offer) -> Result<Self, RpcError> {
+        let invalid = |what: &str| RpcError::new(-32602, format!("params.notifications {what}"));
+        let wanted = request
+            .param("notifications")
+            .ok_or_else(|| invalid("is missing"))?;
+        let wanted = Members::parse(wanted.get()).map_err(|_| invalid("is not an object"))?;
+        let flag = |name: &str| wanted.get(name).is_some_and(|flag| flag.get() == "true");
+        let offered = Self::lists(offer);
+        let mut single = HashSet::new();
+        if let Some(uris) = wanted
+            .get("resourceSubscriptions")
+            .filter(|_| offer.subscribe)
+        {
+            let uris = elements(uris.get())
+                .map_err(|_| invalid("has resourceSubscriptions that are no array"))?;
+            if uris.len() > MOST_RESOURCES {
+                return Err(invalid("names too many resources"));
+            }
+            single.extend(uris.iter().filter_map(|uri| string(uri)).map(String::from));
+        }
+        Ok(Self {
+            tools: flag("toolsListChanged") && offered.tools,
+            prompts: flag("promptsListChanged") && offered.prompts,
+            resources: flag("resourcesListChanged") && offered.resources,
+            single,
+        })
+    }
+
+    fn has(&self, change: &Change) -> bool {
+        match change {
+            Change::Tools => self.tools,
+            Change::Prompts => self.prompts,
+            Change::Resources => self.resources,
+            Change::Resource(uri) => self.single.contains(uri),
+        }
+    }
+
+    /// "The accepted subset."
+    fn to_json(&self) -> String {
+        let flags = [
+            (self.tools, "toolsListChanged"),
+            (self.prompts, "promptsListChanged"),
+            (self.resources, "resourcesListChanged"),
+        ];
+        let mut parts: Vec<_> = flags
+            .iter()
+            .filter(|(wanted, _)| *wanted)
+            .map(|(_, name)| format!(r#""{name}":true"#))
+            .collect();
+        if !self.single.is_empty() {
+            let mut uris: Vec<_> = self.single.iter().map(|uri| quote(uri)).collect();
+            uris.sort();
+            parts.push(format!(r#""resourceSubscriptions":[{}]"#, uris.join(",")));
+        }
+        format!("{{{}}}", parts.join(","))
+    }
+}
+
+/// A stream of news until its caller leaves. `id` is that of the request that opened it, for a modern one. Dropping the
+/// future ends the stream.
+pub(super) async fn run(
+    world: &World,
+    responder: Responder,
+    changes: &Changes,
+    wanted: &Wanted,
+    id: Option<&Id>,
+) -> Responded {
+    let mut bytes = Vec::new();
+    sse::comment(&mut bytes, "listening");
+    if let Some(id) = id {
+        // "First message MUST be `notifications/subscriptions/acknowledged`".
+        let accepted = format!(r#""notifications":{}"#, wanted.to_json());
+        let message = notification(
+            "notifications/subscriptions/acknowledged",
+            Some(id),
+            Some(&accepted),
+        );
+        sse::event(&mut bytes, Some("message"), &message);
+    }
+    let mut writer = match responder.start(200, &STREAM, &bytes).await {
+        Ok(writer) => writer,
+        Err(gone) => return gone,
+    };
+    let mut tick = world.clock.sleep(COMMENT_EVERY);
+    loop {
+        let change = {
+            let mut news = pin!(changes.next());
+            poll_fn(|cx| match news.as_mut().poll(cx) {
+                Poll::Ready(change) => Poll::Ready(Some(change)),
+                Poll::Pending => Pin::new(&mut tick).poll(cx).map(|()| None),
+            })
+            .await
+        };
+        let mut bytes = Vec::new();
+        match change {
+            None => sse::comment(&mut bytes, "still listening"),
+            // Nobody can announce any more: the server ends it.
+            Some(None) => {
+                if let Some(id) = id {
+                    sse::event(&mut bytes, Some("message"), &closing(id));
+                }
+                return writer.finish(&bytes).await;
+            }
+            Some(Some(change)) if wanted.has(&change) => {
+                let uri = match &change {
+                    Change::Resource(uri) => Some(format!(r#""uri":{}"#, quote(uri))),
+                    _ => None,
+                };
+                let message = notification(change.method(), id, uri.as_deref());
+                sse::event(&mut bytes, Some("message"), &message);
+            }
+            Some(Some(_)) => continue,
+        }
+        tick.reset(world.clock.after(COMMENT_EVERY));
+        if writer.write(&bytes).await.is_err() {
+            return writer.abandon();
+        }
+    }
+}
+
+/// A notification of a stream of news; `params` are its members but `_meta`, as JSON.
+pub(super) fn notification(method: &str, id: Option<&Id>, params: Option<&str>) -> String {
+    let meta = id.map(|id| format!(r#""_meta":{{"{SUBSCRIPTION}":{}}}"#, id.as_json()));
+    let params: Vec<&str> = params.into_iter().chain(meta.as_deref()).collect();
+    let params = match params.is_empty() {
+        true => String::new(),
+        false => format!(r#","params":{{{}}}"#, params.join(",")),
+    };
+    format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#)
+}
+
+/// The answer to the request that opened a stream, at its end.
+fn closing(id: &Id) -> String {
+    super::message::response(
+        id,
+        &format!(
+            r#"{{"resultType":"complete","_meta":{{"{SUBSCRIPTION}":{}}}}}"#,
+            id.as_json()
+        ),
+    )
+}
