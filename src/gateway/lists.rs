@@ -67,13 +67,16 @@ impl Selected {
         )
         .await;
         let mut all = Vec::new();
+        // Tools are what a gateway is for: there may be none, but there is a list of them.
+        let mut any = list.member == "tools";
         for (entry, listed) in self.entries.iter().zip(lists) {
             match listed {
-                Ok(listed) => all.extend(
-                    listed
-                        .into_iter()
-                        .filter_map(|element| self.element(list, entry, &element)),
-                ),
+                Ok(None) => {}
+                Ok(Some(listed)) => {
+                    any = true;
+                    let elements = listed.into_iter();
+                    all.extend(elements.filter_map(|element| self.element(list, entry, &element)));
+                }
                 Err(why) if self.prefixed => {
                     log::warn!("{} is missing from {method}: {why}", entry.server.slug);
                 }
@@ -84,6 +87,13 @@ impl Selected {
                     ));
                 }
             }
+        }
+        if !any {
+            // "Unknown or unadvertised method."
+            return Err(RpcError::new(
+                -32601,
+                format!("no server here has {}", list.member),
+            ));
         }
         let all: Vec<&str> = all.iter().map(|element| element.get()).collect();
         let mut result = RpcResult::default();

@@ -59,18 +59,18 @@ impl Upstream {
         }
     }
 
-    /// A whole list of the server, by its method and the member of the result; empty for what it does not have.
+    /// A whole list of the server, by its method and the member of the result; `None` for what it does not have.
     pub(super) async fn list(
         &self,
         method: &str,
         member: &str,
         clock: &Clock,
-    ) -> Result<Vec<Box<RawValue>>, String> {
+    ) -> Result<Option<Vec<Box<RawValue>>>, String> {
         let deadline = clock.after(LIST_TIME);
         let client = match self {
-            Self::Here(mount) if method == "tools/list" => return Ok(mount.tools()),
+            Self::Here(mount) if method == "tools/list" => return Ok(Some(mount.tools())),
             Self::Bundle { client, .. } if method == "tools/list" => &**client,
-            Self::Here(_) | Self::Bundle { .. } => return Ok(Vec::new()),
+            Self::Here(_) | Self::Bundle { .. } => return Ok(None),
             Self::Remote(remote) => &remote.client,
             Self::Absent(why) => return Err((*why).to_owned()),
         };
@@ -79,8 +79,8 @@ impl Upstream {
             .await;
         match in_time(listed) {
             // "Unknown or unadvertised method": it has none of them.
-            Err(CallFault::Rpc(error)) if error.code == -32601 => Ok(Vec::new()),
-            listed => listed.map_err(|fault| fault.to_string()),
+            Err(CallFault::Rpc(error)) if error.code == -32601 => Ok(None),
+            listed => listed.map(Some).map_err(|fault| fault.to_string()),
         }
     }
 

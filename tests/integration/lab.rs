@@ -108,7 +108,8 @@ fn sealer() -> Sealer {
     Sealer::new(&[Secret::new("k".repeat(32))]).unwrap()
 }
 
-fn settings() -> ServerSettings {
+/// How the tests' endpoints behave.
+pub fn settings() -> ServerSettings {
     ServerSettings {
         guard: Guard::default(),
         body_bytes: 1 << 20,
@@ -387,19 +388,20 @@ impl Caller {
     pub async fn until(&self, marker: &str) -> String {
         loop {
             let text = String::from_utf8_lossy(&self.received.lock().unwrap()).into_owned();
-            if text.contains(marker) {
+            if text.contains(marker) || !self.more().await {
                 return text;
             }
-            let mut some = [0; 4096];
-            match poll_fn(|cx| self.stream.poll_read(cx, &mut some)).await {
-                Ok(count) if count > 0 => self
-                    .received
-                    .lock()
-                    .unwrap()
-                    .extend_from_slice(&some[..count]),
-                _ => return text,
-            }
         }
+    }
+
+    /// Reads once. Whether anything came before the end.
+    pub async fn more(&self) -> bool {
+        let mut some = [0; 4096];
+        let read = poll_fn(|cx| self.stream.poll_read(cx, &mut some)).await;
+        let count = read.unwrap_or(0);
+        let mut received = self.received.lock().unwrap();
+        received.extend_from_slice(&some[..count]);
+        count > 0
     }
 }
 

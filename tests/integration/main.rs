@@ -8,6 +8,7 @@ mod chain;
 mod crowd;
 mod desk;
 mod elsewhere;
+mod eras;
 mod framing;
 mod http_client;
 mod http_server;
