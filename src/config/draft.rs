@@ -79,7 +79,7 @@ impl<'t> Draft<'t> {
             draft.check_waiver(report);
             draft.check_ask(report);
         }
-        headers::check(&draft.place, draft.confirmations, report);
+        draft.check_confirmation_headers(report);
         draft
     }
 
@@ -312,6 +312,18 @@ impl<'t> Draft<'t> {
             let text = "declares no confirmations, so each of its confirmed tools refuses";
             report.warning(&self.place.at(), text);
         }
+    }
+
+    fn check_confirmation_headers(&self, report: &mut Report) {
+        let Some(section) = self.place.get("confirmationHeaders") else {
+            return;
+        };
+        if !self.confirmations {
+            // The spec: "because nothing would ever send them".
+            let text = "found headers without confirmations: true, which nothing would send";
+            section.fault(report, text);
+        }
+        headers::check(&section, report);
     }
 
     /// The `gate` of its first gated tool.

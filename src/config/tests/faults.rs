@@ -205,7 +205,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("servers:\n- slug: gmail-a\n  kind: supplementary-image\n  confirmationHeaders:\n    X-Key: a\n", &[
         "c.yaml:5:5: servers[0].confirmationHeaders: found headers without confirmations: true, which nothing would send",
     ]),
-    ("servers:\n- slug: gmail-a\n  kind: supplementary-image\n  confirmations: true\n  confirmationHeaders:\n    Content-Type: a\n    TE: a\n    \"a b\": a\n    X-Key: a\n    x-key: a\n    X-A: \"a\\r\\nb\"\n    X-B: \"a\\0\"\n    X-C: ${\n    X-D: 1\n", &[
+    ("servers:\n- slug: gmail-a\n  kind: supplementary-image\n  confirmations: true\n  confirmationHeaders:\n    Content-Type: a\n    TE: a\n    \"a b\": a\n    X-Key: a\n    x-key: a\n    X-A: \"a\\r\\nb\"\n    X-B: \"a\\0\"\n    X-C: ${\n    X-D: 1\n    X-E: \" a\"\n    X-F: \"${A}\\t\"\n    X-G: ä${file:/ä}\n    X-H: \"${file:/ä} a\\tb\"\n", &[
         "c.yaml:6:5: servers[0].confirmationHeaders.Content-Type: found a reserved name, allowed: any but accept, connection, content-length, content-type, expect, host, keep-alive, proxy-authenticate, proxy-authorization, proxy-connection, te, trailer, transfer-encoding, upgrade, user-agent",
         "c.yaml:7:5: servers[0].confirmationHeaders.TE: found a reserved name, allowed: any but accept, connection, content-length, content-type, expect, host, keep-alive, proxy-authenticate, proxy-authorization, proxy-connection, te, trailer, transfer-encoding, upgrade, user-agent",
         "c.yaml:8:5: servers[0].confirmationHeaders.\"a b\": found no name of a header, allowed: a token of RFC 9110",
@@ -214,6 +214,9 @@ const TABLE: &[(&str, &[&str])] = &[
         "c.yaml:12:10: servers[0].confirmationHeaders.X-B: found a line end or another control character, allowed: text without",
         "c.yaml:13:10: servers[0].confirmationHeaders.X-C: found ${ without }, allowed: ${NAME}, ${file:/PATH}",
         "c.yaml:14:10: servers[0].confirmationHeaders.X-D: found a number, allowed: a string in quotes",
+        "c.yaml:15:10: servers[0].confirmationHeaders.X-E: found a blank at its start or end, allowed: text without",
+        "c.yaml:16:10: servers[0].confirmationHeaders.X-F: found a blank at its start or end, allowed: text without",
+        "c.yaml:17:10: servers[0].confirmationHeaders.X-G: found a character outside ASCII, allowed: ASCII",
     ]),
 
     // Waivers.
