@@ -11,7 +11,7 @@ use super::keys::{self, Then};
 use super::names::{NAME_GRAMMAR, is_name, parse_time};
 use super::reader::Place;
 use super::template::Template;
-use crate::approval::url::Allowlist;
+use crate::approval::url::{Allowlist, is_loopback};
 use crate::secret::{self, MIN_SECRET_BYTES};
 
 /// Where a part listens.
@@ -246,12 +246,20 @@ pub(crate) fn prefixes(place: &Place<'_>, report: &mut Report) -> Allowlist {
 /// Reads an address of ours: in normal form but for a final `/`, without user, query and fragment.
 pub(crate) fn parse_address(text: &str) -> Option<Url> {
     let url = parse_url(text)?;
-    let clean = url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none();
+    (is_clean(&url, text) && url.query().is_none()).then_some(url)
+}
+
+/// Whether what goes there stays unread on its way, so that a credential may: "over https or loopback only".
+pub(crate) fn is_private(url: &Url) -> bool {
+    let to_ourselves = url.scheme() == "http" && url.host().as_ref().is_some_and(is_loopback);
+    to_ourselves || url.scheme() == "https"
+}
+
+/// Whether a URL has a host, no user and no fragment, and was written in normal form but for a final `/`.
+fn is_clean(url: &Url, text: &str) -> bool {
     let normal = url.as_str() == text || url.as_str().strip_suffix('/') == Some(text);
-    (clean && normal && url.has_host()).then_some(url)
+    let bare = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    normal && bare && url.has_host()
 }
 
 /// Parses a URL. What the parser would repair, decode or translate is refused before it sees it (and the IDNA
