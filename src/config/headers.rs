@@ -1,4 +1,4 @@
-//! Headers that the configuration adds to requests of ours.
+//! Headers that the configuration adds to requests of ours: to questions, and to what goes to a remote server.
 
 use std::collections::HashSet;
 
@@ -26,20 +26,50 @@ const RESERVED_HEADERS: &[&str] = &[
     "trailer",
     "transfer-encoding",
     "upgrade",
-    "user-agent",
 ];
 
+/// What headers go with.
+#[derive(Clone, Copy)]
+pub(super) enum Sent {
+    /// The POST of a question, and every poll.
+    WithQuestions,
+    /// Every request to a remote server.
+    WithRequests,
+}
+
+impl Sent {
+    /// What is reserved besides [`RESERVED_HEADERS`]; a final `*` stands for any rest. MCP's own headers say what the
+    /// body says, and a server refuses a request where the two differ.
+    const fn also_reserved(self) -> &'static str {
+        match self {
+            Self::WithQuestions => "user-agent",
+            Self::WithRequests => "mcp-*",
+        }
+    }
+
+    /// Whether a name in lower case is reserved.
+    fn reserves(self, lower: &str) -> bool {
+        let also = self.also_reserved();
+        let is_also = match also.strip_suffix('*') {
+            Some(start) => lower.starts_with(start),
+            None => lower == also,
+        };
+        is_also || RESERVED_HEADERS.contains(&lower)
+    }
+}
+
 /// Checks a map of header names to values.
-pub(super) fn check(section: &Place<'_>, report: &mut Report) {
+pub(super) fn check(section: &Place<'_>, sent: Sent, report: &mut Report) {
     let mut seen = HashSet::new();
     for (name, place) in section.by_name() {
         let lower = name.name.to_ascii_lowercase();
         let text = if !names::is_token(name.name) {
             Some("found no name of a header, allowed: a token of RFC 9110".to_owned())
-        } else if RESERVED_HEADERS.contains(&lower.as_str()) {
+        } else if sent.reserves(&lower) {
             Some(format!(
-                "found a reserved name, allowed: any but {}",
-                RESERVED_HEADERS.join(", ")
+                "found a reserved name, allowed: any but {}, {}",
+                RESERVED_HEADERS.join(", "),
+                sent.also_reserved()
             ))
         } else if !seen.insert(lower) {
             Some("found the name a second time in other letters, allowed: once".to_owned())

@@ -102,6 +102,21 @@ pub(crate) fn file(section: &Place<'_>, name: &str, report: &mut Report) -> Opti
     Some(PathBuf::from(text))
 }
 
+/// Reads the name of a directory. A relative one would be another with each place that this process is started in.
+pub(crate) fn directory(section: &Place<'_>, name: &str, report: &mut Report) -> Option<PathBuf> {
+    let place = section.get(name)?;
+    let text = place.text()?;
+    let text = if text.contains("${") {
+        "found a reference, allowed: fixed text"
+    } else if !text.starts_with('/') || text.contains('\0') {
+        "found no absolute path, allowed: one that starts with /"
+    } else {
+        return Some(PathBuf::from(text));
+    };
+    place.fault(report, text);
+    None
+}
+
 /// Reads a SHA-256. What stands there instead is never repeated: it may be the secret itself.
 pub(crate) fn digest(section: &Place<'_>, name: &str, report: &mut Report) -> Option<[u8; 32]> {
     let place = section.get(name)?;
@@ -247,6 +262,22 @@ pub(crate) fn prefixes(place: &Place<'_>, report: &mut Report) -> Allowlist {
 pub(crate) fn parse_address(text: &str) -> Option<Url> {
     let url = parse_url(text)?;
     (is_clean(&url, text) && url.query().is_none()).then_some(url)
+}
+
+/// Reads an address that others chose: as one of ours, but that it is https or http, may have a query, and may have
+/// escapes in both that and its path.
+pub(crate) fn parse_their_address(text: &str) -> Option<Url> {
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
+    // Behind an empty authority the parser would skip the slashes and find a host, which may have escapes in it.
+    if authority.is_empty() || authority.contains('%') || !text.bytes().all(plain) {
+        return None;
+    }
+    let url = Url::parse(text).ok()?;
+    is_clean(&url, text).then_some(url)
 }
 
 /// Whether what goes there stays unread on its way, so that a credential may: "over https or loopback only".
