@@ -83,11 +83,13 @@ fn table(config: &Config) {
 fn rows_of(server: &Server) -> Vec<[String; 5]> {
     let slug = server.slug.to_string();
     let by = match &server.kind {
-        Kind::Command { .. } => "gateway".to_owned(),
+        Kind::Command { .. } | Kind::RemoteHttp { .. } | Kind::Stdio { .. } => "gateway".to_owned(),
         Kind::SupplementaryImage { bundle, .. } => format!("bundle {bundle}"),
     };
     let within = format!("{} s", server.ttl_ms() as f64 / 1000.0);
-    if let Kind::SupplementaryImage {
+    if let Kind::RemoteHttp { .. }
+    | Kind::Stdio { .. }
+    | Kind::SupplementaryImage {
         mount: Mount::Gmail | Mount::Onepassword,
         ..
     } = &server.kind

@@ -3,14 +3,18 @@
 //! A [`Draft`] is checked on the way in; `rules` then compares the drafts with each other; and only a file
 //! without faults makes [`Server`]s of them.
 
+use std::path::PathBuf;
+
+use url::Url;
+
 use super::fault::{Notice, Placed, Report, named};
-use super::headers;
+use super::headers::{self, Sent};
 use super::keys::{self, Then};
 use super::names::{self, NAME_GRAMMAR, SLUG_GRAMMAR, Slug};
 use super::reader::{Named, Place};
 use super::servers::{Ask, Kind, Mount, Server, ttl_ms};
 use super::template::Template;
-use super::tools::CommandTool;
+use super::tools::{self, CommandTool};
 use super::values;
 
 /// Shortest time that a person can be given to answer.
@@ -22,6 +26,10 @@ const KIND_KEYS: &[(&str, &str)] = &[
     ("bundle", "supplementary-image"),
     ("path", "supplementary-image"),
     ("mount", "supplementary-image"),
+    ("url", "remote-http"),
+    ("headers", "remote-http"),
+    ("command", "stdio"),
+    ("cwd", "stdio"),
 ];
 
 /// A server as it stands in the file.
@@ -42,6 +50,12 @@ pub(super) struct Draft<'t> {
     /// Variables: name, and value as written.
     pub(super) env: Vec<(Named<'t>, &'t str)>,
     pub(super) tools: Vec<CommandTool>,
+    /// Where it is reached, for a remote server; `None` when that was refused.
+    url: Option<Url>,
+    /// The program and its arguments, for a stdio server.
+    command: Vec<String>,
+    /// Where the program starts, for a stdio server.
+    cwd: Option<PathBuf>,
 }
 
 impl<'t> Draft<'t> {
@@ -66,11 +80,17 @@ impl<'t> Draft<'t> {
             skip_confirmations: place.flag("skipConfirmations"),
             env: Vec::new(),
             tools: CommandTool::read_all(&place, report),
+            url: None,
+            command: Vec::new(),
+            cwd: None,
             place,
         };
         draft.check_kind_keys(report);
-        if kind == "supplementary-image" {
-            draft.read_image(report);
+        match kind {
+            "remote-http" => draft.read_remote(report),
+            "stdio" => draft.read_child(report),
+            "supplementary-image" => draft.read_image(report),
+            _ => {}
         }
         draft.read_env(report);
         draft.check_names(report);
@@ -78,8 +98,9 @@ impl<'t> Draft<'t> {
             draft.check_tools(report);
             draft.check_waiver(report);
             draft.check_ask(report);
+            draft.check_gates(report);
         }
-        headers::check(&draft.place, draft.confirmations, report);
+        draft.check_confirmation_headers(report);
         draft
     }
 
@@ -112,6 +133,31 @@ impl<'t> Draft<'t> {
                 self.fault(key, report, text);
             }
         }
+    }
+
+    /// Reads where a remote server is, and checks the headers that go there.
+    fn read_remote(&mut self, report: &mut Report) {
+        match self.place.get("url") {
+            Some(place) => self.url = remote_url(&place, report),
+            None => self.place.missing("url", report),
+        }
+        if let Some(section) = self.place.get("headers") {
+            headers::check(&section, Sent::WithRequests, report);
+        }
+        if self.place.has("env") {
+            let text =
+                "found variables, which nothing would see, allowed: leave it out for remote-http";
+            self.fault("env", report, text);
+        }
+    }
+
+    /// Reads the program of a stdio server.
+    fn read_child(&mut self, report: &mut Report) {
+        if !self.place.has("command") {
+            self.place.missing("command", report);
+        }
+        self.command = tools::argv(&self.place, "command", report);
+        self.cwd = values::directory(&self.place, "cwd", report);
     }
 
     /// Reads bundle, path and mount.
@@ -314,6 +360,49 @@ impl<'t> Draft<'t> {
         }
     }
 
+    /// Refuses what only gates would read, where there can be none.
+    fn check_gates(&self, report: &mut Report) {
+        let Some(what) = self.absent_gates() else {
+            return;
+        };
+        let told = [
+            ("confirmations", self.confirmations),
+            ("confirmationHeaders", self.place.has("confirmationHeaders")),
+            // A word that was refused before is not refused again.
+            (
+                "ask",
+                self.place.has("ask") && !self.place.word("ask").is_empty(),
+            ),
+        ];
+        for (key, _) in told.into_iter().filter(|(_, told)| *told) {
+            let text = format!(
+                "found what this build does not have yet ({what}), allowed: leave it out for {}",
+                self.kind
+            );
+            self.fault(key, report, text);
+        }
+    }
+
+    /// What is absent when this server's kind is gated by `confirm` alone, and this build does not have that.
+    fn absent_gates(&self) -> Option<&'static str> {
+        match (self.kind, keys::not_yet("servers[].confirm", None)) {
+            ("remote-http" | "stdio", Some(Then::Refuse(what))) => Some(what),
+            _ => None,
+        }
+    }
+
+    fn check_confirmation_headers(&self, report: &mut Report) {
+        let Some(section) = self.place.get("confirmationHeaders") else {
+            return;
+        };
+        if self.absent_gates().is_none() && !self.confirmations {
+            // The spec: "because nothing would ever send them".
+            let text = "found headers without confirmations: true, which nothing would send";
+            section.fault(report, text);
+        }
+        headers::check(&section, Sent::WithQuestions, report);
+    }
+
     /// The `gate` of its first gated tool.
     fn gated_tool(&self) -> Option<Place<'t>> {
         let tools = self
@@ -330,6 +419,14 @@ impl<'t> Draft<'t> {
         let mut noted = Report::new("");
         let kind = match (self.kind, self.mount) {
             ("command", _) => Kind::Command { tools: self.tools },
+            ("remote-http", _) => Kind::RemoteHttp {
+                url: self.url?,
+                headers: templates(&self.place, "headers", &mut noted),
+            },
+            ("stdio", _) => Kind::Stdio {
+                command: self.command,
+                cwd: self.cwd,
+            },
             ("supplementary-image", mount) => Kind::SupplementaryImage {
                 image: self
                     .place
@@ -373,6 +470,24 @@ impl<'t> Draft<'t> {
             required: self.place.flag("required"),
         })
     }
+}
+
+/// Reads where a remote server is.
+fn remote_url(place: &Place<'_>, report: &mut Report) -> Option<Url> {
+    let text = place.text()?;
+    if text.contains("${") {
+        // What is checked here is what is connected to, and an address ends up in logs.
+        let text = "found a reference, allowed: fixed text; secrets go into headers";
+        place.fault(report, text);
+        return None;
+    }
+    let url = values::parse_their_address(text).filter(values::is_private);
+    if url.is_none() {
+        let allowed =
+            "https, or http to a loopback host, in normal form, without user and fragment";
+        place.fault(report, format!("found another address, allowed: {allowed}"));
+    }
+    url
 }
 
 /// Reads a map of names to values that may hold references.

@@ -9,7 +9,7 @@ use super::names::{NAME_GRAMMAR, SLUG_GRAMMAR, Slug, is_name};
 use super::reader::Place;
 use super::template::Template;
 use super::values::{self, CertificateFiles, Listen};
-use crate::approval::url::{Allowlist, is_loopback};
+use crate::approval::url::Allowlist;
 
 /// The gateway.
 #[derive(Clone, Debug)]
@@ -322,10 +322,7 @@ impl Bundle {
 /// Reads where a bundle is reached. The key goes there as Bearer: "sent over https or loopback only".
 fn bundle_url(place: &Place<'_>, report: &mut Report) -> Option<Url> {
     let text = place.text()?;
-    let url = values::parse_address(text).filter(|url| {
-        let loopback = url.scheme() == "http" && url.host().as_ref().is_some_and(is_loopback);
-        loopback || url.scheme() == "https"
-    });
+    let url = values::parse_address(text).filter(values::is_private);
     if url.is_none() {
         let allowed =
             "https, or http to a loopback host, in normal form, without user, query and fragment";

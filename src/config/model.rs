@@ -121,7 +121,7 @@ impl Config {
                 slug: &server.slug,
                 shared: lookup,
             };
-            for (_, value) in server.env.iter().chain(&server.confirmation_headers) {
+            for value in server.templates() {
                 warn(value, &own, &server.may_be_unseeded);
             }
         }

@@ -214,6 +214,14 @@ impl<'t> Place<'t> {
         report.fault(&self.at(), text);
     }
 
+    /// Notes that a key of this section is missing.
+    pub(crate) fn missing(&self, name: &str, report: &mut Report) {
+        let allowed = keys::child(self.key, name).map(allowed).unwrap_or_default();
+        let mut at = self.at();
+        join(&mut at.path, name);
+        report.fault(&at, format!("missing, allowed: {allowed}"));
+    }
+
     /// The entries of a map; of anything else none.
     fn entries(&self) -> &'t [Entry] {
         match &self.node.kind {
@@ -287,9 +295,7 @@ impl<'t> Place<'t> {
         }
         for (name, key) in keys::children(self.key) {
             if key.presence == Presence::Required && !self.has(name) {
-                let mut at = self.at();
-                join(&mut at.path, name);
-                report.fault(&at, format!("missing, allowed: {}", allowed(key)));
+                self.missing(name, report);
             }
         }
     }

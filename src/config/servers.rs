@@ -1,5 +1,10 @@
 //! The servers: what each is, how its tools are reached, and what it may do.
 
+use std::fmt;
+use std::path::PathBuf;
+
+use url::Url;
+
 use super::fault::Placed;
 use super::names::Slug;
 use super::template::Template;
@@ -18,7 +23,7 @@ pub struct Server {
     pub kind: Kind,
     /// Roles that may use it, besides `admin`.
     pub entitlements: Vec<String>,
-    /// Variables that its mount or its commands see over the process's own.
+    /// Variables that its mount, its commands or its stdio server see over the process's own.
     pub env: Vec<(String, Placed<Template>)>,
     /// Bounds asking, and for a supplementary image the whole hop.
     pub timeout_ms: u64,
@@ -37,12 +42,26 @@ pub struct Server {
 }
 
 /// How a server's tools are reached.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Kind {
     /// Programs that this process runs; they gate in the gateway.
     Command {
         /// The tools.
         tools: Vec<CommandTool>,
+    },
+    /// An MCP server somewhere else, over HTTP.
+    RemoteHttp {
+        /// Where it is: https, or http to a loopback host. It may have a query, and no user or fragment.
+        url: Url,
+        /// Headers that go with each request to it. No two names differ only in case.
+        headers: Vec<(String, Placed<Template>)>,
+    },
+    /// An MCP server that this process starts and speaks to over its standard input and output.
+    Stdio {
+        /// The program and its arguments; never empty.
+        command: Vec<String>,
+        /// The directory that it starts in, absolute; `None`: this process's own.
+        cwd: Option<PathBuf>,
     },
     /// A mount in a bundle; it gates in the bundle.
     SupplementaryImage {
@@ -92,7 +111,7 @@ impl Server {
     pub fn bundle(&self) -> Option<&str> {
         match &self.kind {
             Kind::SupplementaryImage { bundle, .. } => Some(bundle),
-            Kind::Command { .. } => None,
+            Kind::Command { .. } | Kind::RemoteHttp { .. } | Kind::Stdio { .. } => None,
         }
     }
 
@@ -104,13 +123,54 @@ impl Server {
                 mount: Mount::Command { tools },
                 ..
             } => tools,
-            Kind::SupplementaryImage { .. } => &[],
+            Kind::RemoteHttp { .. } | Kind::Stdio { .. } | Kind::SupplementaryImage { .. } => &[],
         }
+    }
+
+    /// Every value of it that may hold references.
+    pub(super) fn templates(&self) -> impl Iterator<Item = &Placed<Template>> {
+        let headers: &[_] = match &self.kind {
+            Kind::RemoteHttp { headers, .. } => headers,
+            Kind::Command { .. } | Kind::Stdio { .. } | Kind::SupplementaryImage { .. } => &[],
+        };
+        let lists = [&self.env, &self.confirmation_headers, headers];
+        lists.into_iter().flatten().map(|(_, value)| value)
     }
 
     /// Whether a holder of that role may use it. "`admin` holds every role".
     pub fn entitles(&self, role: &str) -> bool {
         role == "admin" || self.entitlements.iter().any(|entitled| entitled == role)
+    }
+}
+
+/// Shows the origin of a remote server only: its path and its query may be a credential.
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Command { tools } => f.debug_struct("Command").field("tools", tools).finish(),
+            Kind::RemoteHttp { url, headers } => f
+                .debug_struct("RemoteHttp")
+                .field("url", &url.origin().ascii_serialization())
+                .field("headers", headers)
+                .finish(),
+            Kind::Stdio { command, cwd } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("cwd", cwd)
+                .finish(),
+            Kind::SupplementaryImage {
+                image,
+                bundle,
+                path,
+                mount,
+            } => f
+                .debug_struct("SupplementaryImage")
+                .field("image", image)
+                .field("bundle", bundle)
+                .field("path", path)
+                .field("mount", mount)
+                .finish(),
+        }
     }
 }
 

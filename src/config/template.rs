@@ -115,6 +115,14 @@ impl Template {
         })
     }
 
+    /// What was written literally, in order. It may be a credential.
+    pub(crate) fn literals(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Literal(text) => Some(text.expose()),
+            Part::Reference(_) => None,
+        })
+    }
+
     /// Its length in bytes when nothing in it is a reference.
     pub(crate) fn literal_len(&self) -> Option<usize> {
         let mut length = 0;

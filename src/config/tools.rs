@@ -58,7 +58,7 @@ impl CommandTool {
         let name = item
             .get("name")
             .and_then(|place| values::name(&place, report));
-        let argv = argv(item, report);
+        let argv = argv(item, "argv", report);
         let gate = item.get("gate").and_then(|place| gate(&place, report));
         let mut seen = HashSet::new();
         let flags = flags(item, "flags", &mut seen, report);
@@ -78,9 +78,9 @@ impl CommandTool {
     }
 }
 
-/// Reads the program and its fixed arguments, which stand as they are.
-fn argv(item: &Place<'_>, report: &mut Report) -> Vec<String> {
-    let Some(place) = item.get("argv") else {
+/// Reads a program and its fixed arguments, which stand as they are.
+pub(super) fn argv(section: &Place<'_>, key: &str, report: &mut Report) -> Vec<String> {
+    let Some(place) = section.get(key) else {
         return Vec::new();
     };
     let items = place.items();

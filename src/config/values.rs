@@ -11,7 +11,7 @@ use super::keys::{self, Then};
 use super::names::{NAME_GRAMMAR, is_name, parse_time};
 use super::reader::Place;
 use super::template::Template;
-use crate::approval::url::Allowlist;
+use crate::approval::url::{Allowlist, is_loopback};
 use crate::secret::{self, MIN_SECRET_BYTES};
 
 /// Where a part listens.
@@ -100,6 +100,21 @@ pub(crate) fn file(section: &Place<'_>, name: &str, report: &mut Report) -> Opti
         return None;
     }
     Some(PathBuf::from(text))
+}
+
+/// Reads the name of a directory. A relative one would be another with each place that this process is started in.
+pub(crate) fn directory(section: &Place<'_>, name: &str, report: &mut Report) -> Option<PathBuf> {
+    let place = section.get(name)?;
+    let text = place.text()?;
+    let text = if text.contains("${") {
+        "found a reference, allowed: fixed text"
+    } else if !text.starts_with('/') || text.contains('\0') {
+        "found no absolute path, allowed: one that starts with /"
+    } else {
+        return Some(PathBuf::from(text));
+    };
+    place.fault(report, text);
+    None
 }
 
 /// Reads a SHA-256. What stands there instead is never repeated: it may be the secret itself.
@@ -246,12 +261,36 @@ pub(crate) fn prefixes(place: &Place<'_>, report: &mut Report) -> Allowlist {
 /// Reads an address of ours: in normal form but for a final `/`, without user, query and fragment.
 pub(crate) fn parse_address(text: &str) -> Option<Url> {
     let url = parse_url(text)?;
-    let clean = url.username().is_empty()
-        && url.password().is_none()
-        && url.query().is_none()
-        && url.fragment().is_none();
+    (is_clean(&url, text) && url.query().is_none()).then_some(url)
+}
+
+/// Reads an address that others chose: as one of ours, but that it is https or http, may have a query, and may have
+/// escapes in both that and its path.
+pub(crate) fn parse_their_address(text: &str) -> Option<Url> {
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"))?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
+    // Behind an empty authority the parser would skip the slashes and find a host, which may have escapes in it.
+    if authority.is_empty() || authority.contains('%') || !text.bytes().all(plain) {
+        return None;
+    }
+    let url = Url::parse(text).ok()?;
+    is_clean(&url, text).then_some(url)
+}
+
+/// Whether what goes there stays unread on its way, so that a credential may: "over https or loopback only".
+pub(crate) fn is_private(url: &Url) -> bool {
+    let to_ourselves = url.scheme() == "http" && url.host().as_ref().is_some_and(is_loopback);
+    to_ourselves || url.scheme() == "https"
+}
+
+/// Whether a URL has a host, no user and no fragment, and was written in normal form but for a final `/`.
+fn is_clean(url: &Url, text: &str) -> bool {
     let normal = url.as_str() == text || url.as_str().strip_suffix('/') == Some(text);
-    (clean && normal && url.has_host()).then_some(url)
+    let bare = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    normal && bare && url.has_host()
 }
 
 /// Parses a URL. What the parser would repair, decode or translate is refused before it sees it (and the IDNA

@@ -220,6 +220,10 @@ fn upstream(
         Kind::Command { tools } => {
             return here(server, tools, config, confirmer);
         }
+        Kind::RemoteHttp { .. } => {
+            return Upstream::Absent("this build has no remote-http servers");
+        }
+        Kind::Stdio { .. } => return Upstream::Absent("this build has no stdio servers"),
         Kind::SupplementaryImage {
             bundle,
             path,

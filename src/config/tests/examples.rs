@@ -121,6 +121,17 @@ servers:
         options: {only: --only}
         positionals: [path]
         timeoutMs: 5000
+  - slug: far
+    kind: remote-http
+    url: http://localhost:9000/mcp?profile=a%20b
+    headers: {Authorization: "Bearer ${FAR_KEY}", X-Tenant: a}
+    mayBeUnseeded: [FAR_KEY]
+  - slug: child
+    kind: stdio
+    command: [npx, -y, "@example/server"]
+    cwd: /srv/child
+    env: {API_KEY: "${file:/run/secrets/child}"}
+    mayBeUnseeded: [file:/run/secrets/child]
 desk:
   listen: 127.0.0.1:9700
   publicUrl: https://desk.example.com
@@ -377,6 +388,28 @@ fn everything() {
         (tool.positionals.as_slice(), tool.timeout_ms),
         (&["path".to_owned()][..], 5_000)
     );
+    let Kind::RemoteHttp { url, headers } = &config.server("far").unwrap().kind else {
+        panic!()
+    };
+    assert_eq!(url.as_str(), "http://localhost:9000/mcp?profile=a%20b");
+    let [(name, key), (other, tenant)] = headers.as_slice() else {
+        panic!()
+    };
+    assert_eq!(
+        (name.as_str(), other.as_str()),
+        ("Authorization", "X-Tenant")
+    );
+    let seeded = Environment(&[("FAR_KEY", "k")]);
+    assert_eq!(key.value.resolve(&seeded).unwrap().expose(), "Bearer k");
+    assert_eq!(tenant.value.resolve(&seeded).unwrap().expose(), "a");
+    let child = config.server("child").unwrap();
+    let Kind::Stdio { command, cwd } = &child.kind else {
+        panic!()
+    };
+    assert_eq!(command, &["npx", "-y", "@example/server"]);
+    assert_eq!(cwd.as_deref(), Some("/srv/child".as_ref()));
+    assert_eq!((child.bundle(), child.tools()), (None, &[][..]));
+    assert_eq!(child.env[0].0, "API_KEY");
     let desk = config.desk.as_ref().unwrap();
     assert_eq!(
         desk.public_url.as_ref().unwrap().as_str(),
@@ -523,6 +556,21 @@ fn unset_references_warn_by_name() {
         "{EDGE}    mayBeUnseeded: [ZIMMER_CF_ACCESS_CLIENT_ID, ZIMMER_CF_ACCESS_CLIENT_SECRET]\n"
     );
     assert_eq!(unset(&silenced, &Environment(&[])), Vec::<String>::new());
+    // From the slug's own namespace, then the shared one; each reference is told where it stands.
+    let remote = "servers:\n- slug: far-away\n  kind: remote-http\n  url: http://localhost\n  headers:\n    \
+                  X-A: ${A}\n    X-B: ${B}-${file:/c}\n- {slug: d, kind: stdio, command: [d], env: {E: \"${E}\"}}\n";
+    let own = Environment(&[("FAR_AWAY__A", "a"), ("FAR_AWAY__E", "e"), ("D__B", "b")]);
+    let more = "is not set; what needs it refuses until it is";
+    assert_eq!(
+        unset(remote, &own),
+        [
+            format!("c.yaml:7:10: servers[0].headers.X-B: B {more}"),
+            format!("c.yaml:7:10: servers[0].headers.X-B: file:/c {more}"),
+            format!("c.yaml:8:49: servers[1].env.E: E {more}"),
+        ]
+    );
+    let silenced = remote.replace("  headers:", "  mayBeUnseeded: [B, file:/c]\n  headers:");
+    assert_eq!(unset(&silenced, &own).len(), 1);
     let names: Vec<_> = config(EVERYTHING)
         .unset(&Environment(&[]))
         .into_iter()
@@ -579,7 +627,8 @@ fn a_file_loads_as_its_text_does() {
 fn a_configuration_shows_no_credential() {
     let text = "gate: {key: hunter2-hunter2-hunter2-hunter2-xx}\nservers:\n- {slug: gmail-a, kind: \
                 supplementary-image, env: {GMAIL_A__GMAIL_KEY: hunter2}, confirmations: true, \
-                confirmationHeaders: {X-Key: hunter2}}\n";
+                confirmationHeaders: {X-Key: hunter2}}\n- {slug: far, kind: remote-http, url: \
+                \"http://localhost/hunter2?key=hunter2\", headers: {X-Key: hunter2}}\n";
     let shown = format!("{:?}", config(text));
     assert!(!shown.contains("hunter2"), "{shown}");
 }

@@ -65,16 +65,26 @@ const TABLE: &[(&str, &[&str])] = &[
     ("gate: {spent: \"redis://h\"}\n", &["c.yaml:1:15: gate.spent: found what this build does not have yet (any store but memory), allowed: memory"]),
     #[cfg(not(feature = "tls"))]
     ("bundles: {b: {url: \"https://b.example\", key: \"${K}\"}}\n", &["c.yaml:1:20: bundles.b.url: found what this build does not have yet (TLS to a bundle), allowed: leave it out"]),
-    ("servers:\n- {slug: a, kind: stdio, command: [a], cwd: /}\n", &[
-        "c.yaml:2:19: servers[0].kind: found what this build does not have yet (stdio servers), allowed: supplementary-image, command",
-        "c.yaml:2:35: servers[0].command: found what this build does not have yet (stdio servers), allowed: leave it out",
-        "c.yaml:2:45: servers[0].cwd: found what this build does not have yet (stdio servers), allowed: leave it out",
+    ("servers:\n- {slug: b, kind: local-tunnel, offeredBy: [t]}\n", &[
+        "c.yaml:2:19: servers[0].kind: found what this build does not have yet (local-tunnel servers), allowed: supplementary-image, command, stdio, remote-http",
+        "c.yaml:2:44: servers[0].offeredBy: found what this build does not have yet (local-tunnel servers), allowed: leave it out",
     ]),
-    ("servers:\n- {slug: a, kind: remote-http, url: \"https://x.example\"}\n- {slug: b, kind: local-tunnel, offeredBy: [t]}\n", &[
-        "c.yaml:2:19: servers[0].kind: found what this build does not have yet (remote-http servers), allowed: supplementary-image, command",
-        "c.yaml:2:37: servers[0].url: found what this build does not have yet (remote-http servers), allowed: leave it out",
-        "c.yaml:3:19: servers[1].kind: found what this build does not have yet (local-tunnel servers), allowed: supplementary-image, command",
-        "c.yaml:3:44: servers[1].offeredBy: found what this build does not have yet (local-tunnel servers), allowed: leave it out",
+    #[cfg(not(feature = "tls"))]
+    ("servers:\n- {slug: a, kind: remote-http, url: \"https://x.example\"}\n", &["c.yaml:2:37: servers[0].url: found what this build does not have yet (TLS to a server), allowed: leave it out"]),
+    ("servers:\n- {slug: a, kind: remote-http, url: \"http://[::1]\", confirm: [x], unknownTools: ask}\n- {slug: b, kind: stdio, command: [b], confirm: [x], ask: desk}\n", &[
+        "c.yaml:2:62: servers[0].confirm: found what this build does not have yet (gates in front of other servers), allowed: leave it out",
+        "c.yaml:2:81: servers[0].unknownTools: found what this build does not have yet (pinned tools), allowed: leave it out",
+        "c.yaml:3:49: servers[1].confirm: found what this build does not have yet (gates in front of other servers), allowed: leave it out",
+        "c.yaml:3:59: servers[1].ask: found what this build does not have yet (asking by desk), allowed: channel, mrtr",
+    ]),
+    ("servers:\n- slug: a\n  kind: remote-http\n  url: http://localhost\n  confirmations: true\n  confirmationHeaders: {X-Key: a}\n  ask: channel\n- {slug: b, kind: stdio, command: [b], confirmations: true, confirmationHeaders: {\"a b\": c}, ask: mrtr}\n- {slug: c, kind: stdio, command: [c], confirmations: false}\n", &[
+        "c.yaml:5:18: servers[0].confirmations: found what this build does not have yet (gates in front of other servers), allowed: leave it out for remote-http",
+        "c.yaml:6:24: servers[0].confirmationHeaders: found what this build does not have yet (gates in front of other servers), allowed: leave it out for remote-http",
+        "c.yaml:7:8: servers[0].ask: found what this build does not have yet (gates in front of other servers), allowed: leave it out for remote-http",
+        "c.yaml:8:55: servers[1].confirmations: found what this build does not have yet (gates in front of other servers), allowed: leave it out for stdio",
+        "c.yaml:8:82: servers[1].confirmationHeaders: found what this build does not have yet (gates in front of other servers), allowed: leave it out for stdio",
+        "c.yaml:8:83: servers[1].confirmationHeaders.\"a b\": found no name of a header, allowed: a token of RFC 9110",
+        "c.yaml:8:99: servers[1].ask: found what this build does not have yet (gates in front of other servers), allowed: leave it out for stdio",
     ]),
     ("servers:\n- {slug: a, kind: command, ask: desk, required: true, confirm: [x], unknownTools: ask, tools: [{name: t, argv: [a]}]}\n", &[
         "c.yaml:2:33: servers[0].ask: found what this build does not have yet (asking by desk), allowed: channel, mrtr",
@@ -201,11 +211,77 @@ const TABLE: &[(&str, &[&str])] = &[
         "c.yaml:2:59: servers[0].bundle: found \"\", allowed: [A-Za-z0-9_.-]{1,64}",
     ]),
 
+    // Remote servers.
+    ("servers:\n- {slug: a, kind: remote-http}\n- {slug: b, kind: remote-http, url: [u], headers: [h]}\n- {slug: c, kind: command, tools: [{name: t, argv: [a]}], url: \"http://localhost\", headers: {}}\n", &[
+        "c.yaml:2:3: servers[0].url: missing, allowed: a string",
+        "c.yaml:3:37: servers[1].url: found a list, allowed: a string",
+        "c.yaml:3:51: servers[1].headers: found a list, allowed: a map",
+        "c.yaml:4:64: servers[2].url: found a key of kind remote-http, allowed: leave it out for command",
+        "c.yaml:4:93: servers[2].headers: found a key of kind remote-http, allowed: leave it out for command",
+    ]),
+    ("servers:\n- {slug: a, kind: remote-http, url: \"http://localhost:1/a%20b?k=${K}\"}\n", &[
+        "c.yaml:2:37: servers[0].url: found a reference, allowed: fixed text; secrets go into headers",
+    ]),
+    ("servers:\n- slug: a\n  kind: remote-http\n  url: http://[::1]:1\n  image: i\n  bundle: b\n  path: /gmail\n  mount: gmail\n  tools: [{name: t, argv: [a]}]\n  skipConfirmations: true\n  env: {A: a}\n  command: [a]\n  cwd: /\n", &[
+        "c.yaml:5:10: servers[0].image: found a key of kind supplementary-image, allowed: leave it out for remote-http",
+        "c.yaml:6:11: servers[0].bundle: found a key of kind supplementary-image, allowed: leave it out for remote-http",
+        "c.yaml:7:9: servers[0].path: found a key of kind supplementary-image, allowed: leave it out for remote-http",
+        "c.yaml:8:10: servers[0].mount: found a key of kind supplementary-image, allowed: leave it out for remote-http",
+        "c.yaml:9:10: servers[0].tools: found command tools, allowed: for kind command, or mount command",
+        "c.yaml:10:22: servers[0].skipConfirmations: found true, allowed: for a supplementary-image with a gmail mount",
+        "c.yaml:11:8: servers[0].env: found variables, which nothing would see, allowed: leave it out for remote-http",
+        "c.yaml:12:12: servers[0].command: found a key of kind stdio, allowed: leave it out for remote-http",
+        "c.yaml:13:8: servers[0].cwd: found a key of kind stdio, allowed: leave it out for remote-http",
+    ]),
+    ("servers:\n- slug: a\n  kind: remote-http\n  url: http://127.9.9.9/\n  headers:\n    MCP-Protocol-Version: a\n    mcp-: a\n    Content-Length: a\n    \"\": a\n    Authorization: Bearer ${K}\n    authorization: a\n    X-A: \"a\\n\"\n    X-B: \"${B} \"\n    X-C: é\n    X-D: ${}\n    X-E: ~\n    User-Agent: \"\"\n", &[
+        "c.yaml:6:5: servers[0].headers.MCP-Protocol-Version: found a reserved name, allowed: any but accept, connection, content-length, content-type, expect, host, keep-alive, proxy-authenticate, proxy-authorization, proxy-connection, te, trailer, transfer-encoding, upgrade, mcp-*",
+        "c.yaml:7:5: servers[0].headers.mcp-: found a reserved name, allowed: any but accept, connection, content-length, content-type, expect, host, keep-alive, proxy-authenticate, proxy-authorization, proxy-connection, te, trailer, transfer-encoding, upgrade, mcp-*",
+        "c.yaml:8:5: servers[0].headers.Content-Length: found a reserved name, allowed: any but accept, connection, content-length, content-type, expect, host, keep-alive, proxy-authenticate, proxy-authorization, proxy-connection, te, trailer, transfer-encoding, upgrade, mcp-*",
+        "c.yaml:9:5: servers[0].headers.\"\": found no name of a header, allowed: a token of RFC 9110",
+        "c.yaml:11:5: servers[0].headers.authorization: found the name a second time in other letters, allowed: once",
+        "c.yaml:12:10: servers[0].headers.X-A: found a line end or another control character, allowed: text without",
+        "c.yaml:13:10: servers[0].headers.X-B: found a blank at its start or end, allowed: text without",
+        "c.yaml:14:10: servers[0].headers.X-C: found a character outside ASCII, allowed: ASCII",
+        "c.yaml:15:10: servers[0].headers.X-D: found a reference to nothing, allowed: ${NAME}, ${file:/PATH}",
+        "c.yaml:16:10: servers[0].headers.X-E: found nothing, allowed: a string",
+    ]),
+
+    // Stdio servers.
+    ("servers:\n- {slug: a, kind: stdio}\n- {slug: b, kind: stdio, command: a b, cwd: [c]}\n- {slug: c, kind: command, tools: [{name: t, argv: [a]}], command: [a], cwd: /}\n", &[
+        "c.yaml:2:3: servers[0].command: missing, allowed: a list",
+        "c.yaml:3:35: servers[1].command: found a string, allowed: a list",
+        "c.yaml:3:45: servers[1].cwd: found a list, allowed: a string",
+        "c.yaml:4:68: servers[2].command: found a key of kind stdio, allowed: leave it out for command",
+        "c.yaml:4:78: servers[2].cwd: found a key of kind stdio, allowed: leave it out for command",
+    ]),
+    ("servers:\n- {slug: a, kind: stdio, command: [], cwd: srv}\n- {slug: b, kind: stdio, command: [\" \", \"\", \"a\\0\", \"--key=${K}\", 1], cwd: \"/a\\0\"}\n- {slug: c, kind: stdio, command: [\"a\\0\"], cwd: \"/${D}\"}\n- {slug: d, kind: stdio, command: [d], cwd: \"\"}\n", &[
+        "c.yaml:2:35: servers[0].command: found an empty list, allowed: at least the program",
+        "c.yaml:2:44: servers[0].cwd: found no absolute path, allowed: one that starts with /",
+        "c.yaml:3:36: servers[1].command[0]: found an empty string, allowed: a program",
+        "c.yaml:3:45: servers[1].command[2]: found a NUL character, allowed: text without",
+        "c.yaml:3:52: servers[1].command[3]: found a reference, allowed: fixed text; secrets go into env",
+        "c.yaml:3:66: servers[1].command[4]: found a number, allowed: a string in quotes",
+        "c.yaml:3:75: servers[1].cwd: found no absolute path, allowed: one that starts with /",
+        "c.yaml:4:36: servers[2].command[0]: found a NUL character, allowed: text without",
+        "c.yaml:4:49: servers[2].cwd: found a reference, allowed: fixed text",
+        "c.yaml:5:45: servers[3].cwd: found no absolute path, allowed: one that starts with /",
+    ]),
+    ("servers:\n- slug: a\n  kind: stdio\n  command: [a]\n  bundle: b\n  tools: [{name: t, argv: [a]}]\n  skipConfirmations: true\n  env: {\"1\": a, B: \"a\\0\", C: \"${\"}\n  url: http://localhost\n  headers: {\"a b\": c}\n", &[
+        "c.yaml:5:11: servers[0].bundle: found a key of kind supplementary-image, allowed: leave it out for stdio",
+        "c.yaml:6:10: servers[0].tools: found command tools, allowed: for kind command, or mount command",
+        "c.yaml:7:22: servers[0].skipConfirmations: found true, allowed: for a supplementary-image with a gmail mount",
+        "c.yaml:8:9: servers[0].env.1: found no name of a variable, allowed: [A-Za-z_][A-Za-z0-9_]*",
+        "c.yaml:8:20: servers[0].env.B: found a NUL character, allowed: text without",
+        "c.yaml:8:30: servers[0].env.C: found ${ without }, allowed: ${NAME}, ${file:/PATH}",
+        "c.yaml:9:8: servers[0].url: found a key of kind remote-http, allowed: leave it out for stdio",
+        "c.yaml:10:12: servers[0].headers: found a key of kind remote-http, allowed: leave it out for stdio",
+    ]),
+
     // Headers that go with a question.
     ("servers:\n- slug: gmail-a\n  kind: supplementary-image\n  confirmationHeaders:\n    X-Key: a\n", &[
         "c.yaml:5:5: servers[0].confirmationHeaders: found headers without confirmations: true, which nothing would send",
     ]),
-    ("servers:\n- slug: gmail-a\n  kind: supplementary-image\n  confirmations: true\n  confirmationHeaders:\n    Content-Type: a\n    TE: a\n    \"a b\": a\n    X-Key: a\n    x-key: a\n    X-A: \"a\\r\\nb\"\n    X-B: \"a\\0\"\n    X-C: ${\n    X-D: 1\n", &[
+    ("servers:\n- slug: gmail-a\n  kind: supplementary-image\n  confirmations: true\n  confirmationHeaders:\n    Content-Type: a\n    TE: a\n    \"a b\": a\n    X-Key: a\n    x-key: a\n    X-A: \"a\\r\\nb\"\n    X-B: \"a\\0\"\n    X-C: ${\n    X-D: 1\n    X-E: \" a\"\n    X-F: \"${A}\\t\"\n    X-G: ä${file:/ä}\n    X-H: \"${file:/ä} a\\tb\"\n", &[
         "c.yaml:6:5: servers[0].confirmationHeaders.Content-Type: found a reserved name, allowed: any but accept, connection, content-length, content-type, expect, host, keep-alive, proxy-authenticate, proxy-authorization, proxy-connection, te, trailer, transfer-encoding, upgrade, user-agent",
         "c.yaml:7:5: servers[0].confirmationHeaders.TE: found a reserved name, allowed: any but accept, connection, content-length, content-type, expect, host, keep-alive, proxy-authenticate, proxy-authorization, proxy-connection, te, trailer, transfer-encoding, upgrade, user-agent",
         "c.yaml:8:5: servers[0].confirmationHeaders.\"a b\": found no name of a header, allowed: a token of RFC 9110",
@@ -214,6 +290,9 @@ const TABLE: &[(&str, &[&str])] = &[
         "c.yaml:12:10: servers[0].confirmationHeaders.X-B: found a line end or another control character, allowed: text without",
         "c.yaml:13:10: servers[0].confirmationHeaders.X-C: found ${ without }, allowed: ${NAME}, ${file:/PATH}",
         "c.yaml:14:10: servers[0].confirmationHeaders.X-D: found a number, allowed: a string in quotes",
+        "c.yaml:15:10: servers[0].confirmationHeaders.X-E: found a blank at its start or end, allowed: text without",
+        "c.yaml:16:10: servers[0].confirmationHeaders.X-F: found a blank at its start or end, allowed: text without",
+        "c.yaml:17:10: servers[0].confirmationHeaders.X-G: found a character outside ASCII, allowed: ASCII",
     ]),
 
     // Waivers.
@@ -320,6 +399,82 @@ fn each_fault_is_said_in_these_words() {
         TABLE.len(),
         wrong.join("\n")
     );
+}
+
+#[test]
+fn a_remote_server_is_at_an_https_or_loopback_address() {
+    let file = |url: &str| format!("servers:\n- {{slug: a, kind: remote-http, url: '{url}'}}\n");
+    let taken = [
+        "http://localhost",
+        "http://localhost:9000/mcp",
+        "http://127.0.0.1/",
+        "http://127.255.0.9:1/mcp?servers=a,b&k=%2F%zz|",
+        "http://[::1]:1/%40scope/mcp/?",
+        #[cfg(feature = "tls")]
+        "https://mcp.example.com",
+        #[cfg(feature = "tls")]
+        "https://mcp.example.com:8443/a/b?c",
+    ];
+    for url in taken {
+        let config = config(&file(url));
+        let Kind::RemoteHttp { url: read, headers } = &config.servers[0].kind else {
+            panic!("{url}")
+        };
+        assert_eq!(
+            read.as_str().trim_end_matches('/'),
+            url.trim_end_matches('/')
+        );
+        assert!(headers.is_empty());
+    }
+    for url in [
+        "",
+        "mcp.example.com",
+        "//localhost/",
+        "ftp://localhost/",
+        "ws://localhost/",
+        "file:///etc/passwd",
+        "HTTP://localhost/",
+        "http:localhost",
+        "http:/localhost/",
+        "http://",
+        "http:///localhost/",
+        "http:///%6Cocalhost/",
+        "http://%6Cocalhost/",
+        "http://LOCALHOST/",
+        "http://localhost./",
+        "http://a.localhost/",
+        "http://mcp.example.com/",
+        "http://10.0.0.1/",
+        "http://0.0.0.0/",
+        "http://127.1/",
+        "http://2130706433/",
+        "http://128.0.0.1/",
+        "http://[::2]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://[0:0:0:0:0:0:0:1]/",
+        "http://localhost:80/",
+        "http://localhost:65536/",
+        "http://user@localhost/",
+        "http://user:hunter2@localhost/",
+        "http://:hunter2@localhost/",
+        "http://@localhost/",
+        "http://localhost/#hunter2",
+        "http://localhost/#",
+        "http://localhost/a/../b",
+        "http://localhost/%2e%2e/b",
+        "http://localhost?a",
+        "http://localhost/a b",
+        "http://localhost/ä",
+        "http://ä.localhost/",
+        "http://localhost\\a",
+        " http://localhost/",
+    ] {
+        let allowed =
+            "https, or http to a loopback host, in normal form, without user and fragment";
+        let expected =
+            format!("c.yaml:2:37: servers[0].url: found another address, allowed: {allowed}");
+        assert_eq!(faults(&file(url)), [expected], "{url}");
+    }
 }
 
 #[test]

@@ -218,6 +218,8 @@ servers:
           is gone.
         flags: {force: -f}
         positionals: [path]
+  - {slug: far, kind: remote-http, url: "http://[::1]:1/a%20b?c=d", headers: {X-Key: "Bearer ${K}"}}
+  - {slug: child, kind: stdio, command: [npx, -y], cwd: /srv, env: {A: "${B}"}}
 desk: {secret: "${NEW}", people: [{id: a, sha256: aa, answersFor: ['*']}]}
 limits: {bodyBytes: 2048}
 "#;
