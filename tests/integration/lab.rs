@@ -67,6 +67,15 @@ pub async fn advancing_in_memory<T>(world: &World, future: impl Future<Output = 
     smol::future::or(future, hand).await
 }
 
+/// Ends a test that hangs, in real time, with a word on which. Never waited for when all is well.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let late = async {
+        smol::Timer::after(Duration::from_secs(60)).await;
+        panic!("{what} did not end");
+    };
+    smol::future::or(future, late).await
+}
+
 /// Lets everything that is ready run, what the kernel has ready included: the executor parks in the reactor until
 /// another thread has answered.
 pub async fn turn() {
@@ -382,19 +391,27 @@ impl Caller {
     pub async fn until(&self, marker: &str) -> String {
         loop {
             let text = String::from_utf8_lossy(&self.received.lock().unwrap()).into_owned();
-            if text.contains(marker) {
+            if text.contains(marker) || !self.read().await {
                 return text;
             }
-            let mut some = [0; 4096];
-            match poll_fn(|cx| self.stream.poll_read(cx, &mut some)).await {
-                Ok(count) if count > 0 => self
-                    .received
-                    .lock()
-                    .unwrap()
-                    .extend_from_slice(&some[..count]),
-                _ => return text,
-            }
         }
+    }
+
+    /// Reads until the end.
+    pub async fn until_end(&self) {
+        while self.read().await {}
+    }
+
+    /// Reads once. Whether there may be more.
+    async fn read(&self) -> bool {
+        let mut some = [0; 4096];
+        let read = poll_fn(|cx| self.stream.poll_read(cx, &mut some)).await;
+        let count = read.unwrap_or(0);
+        self.received
+            .lock()
+            .unwrap()
+            .extend_from_slice(&some[..count]);
+        count > 0
     }
 }
 
