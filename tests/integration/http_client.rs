@@ -11,6 +11,7 @@ use countersign::http::{
 };
 use countersign::time::{Clock, Instant};
 use countersign::world::memory::MemoryNet;
+use countersign::world::tls::TlsFault;
 use countersign::world::{Net, Random, Runtime};
 use url::Url;
 
@@ -157,16 +158,27 @@ fn a_request_is_sent_as_it_was_made_and_nothing_of_the_url_besides() {
 }
 
 #[test]
-fn https_is_refused_before_anything_is_opened() {
+fn what_is_neither_http_nor_https_is_refused_before_anything_is_opened() {
     let asking = Asking::new();
-    let url = |scheme: &str| -> Url {
-        format!("{scheme}://{}/", asking.peer.address)
-            .parse()
-            .unwrap()
+    let address = asking.peer.address;
+    let made = |url: String| OutRequest::new(Method::Get, &url.parse().unwrap()).map(|_| ());
+    for scheme in ["ftp", "ws", "wss", "httpx", "unix"] {
+        let got = made(format!("{scheme}://{address}/"));
+        assert_eq!(got, fault(FaultKind::Protocol, false), "{scheme}");
+    }
+    for url in ["file:///x", "data:,x", "mailto:a@b.example", "about:blank"] {
+        let got = made(url.to_owned());
+        assert_eq!(got, fault(FaultKind::Protocol, false), "{url}");
+    }
+    assert_eq!(made(format!("http://{address}/")), Ok(()));
+    // Where this build has no TLS, https is refused just as early, and by its name.
+    let https = if cfg!(feature = "tls") {
+        Ok(())
+    } else {
+        fault(FaultKind::Tls(TlsFault::Absent), false)
     };
-    let refused = |scheme| OutRequest::new(Method::Get, &url(scheme)).map(|_| ());
-    assert_eq!(refused("ftp"), fault(FaultKind::Protocol, false));
-    assert_eq!(refused("http"), Ok(()));
+    assert_eq!(made(format!("https://{address}/")), https);
+    asking.there.turn();
     assert!(!asking.peer.has_caller());
 }
 
