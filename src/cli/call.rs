@@ -9,7 +9,7 @@ use url::Url;
 
 use super::{Failure, credentials, help, output, parts, waiting::Waiting};
 use crate::json::{self, Members, quote, string};
-use crate::mcp::client::{Listener, News, Outgoing};
+use crate::mcp::client::{Listener, News, Outgoing, fixed};
 use crate::mcp::{Client, RpcResult, Version};
 use crate::secret::Secret;
 use crate::world::{Runtime, World};
@@ -215,7 +215,7 @@ fn client(world: &World, url: &str, options: &Options) -> Result<Client, Failure
         world.clone(),
         parts::client(world, None)?,
         url,
-        headers,
+        fixed(headers),
         options.protocol,
     ))
 }

@@ -19,7 +19,7 @@ pub(super) fn load(file: Option<&Path>) -> Result<Config, Failure> {
     if !short.is_empty() {
         return Err(wrong(short));
     }
-    for warning in warnings.iter().chain(&config.unset(&ProcessLookup)) {
+    for warning in &warnings {
         output::note(&format!("warning: {warning}"));
     }
     Ok(config)
@@ -87,9 +87,11 @@ fn rows_of(server: &Server) -> Vec<[String; 5]> {
         Kind::SupplementaryImage { bundle, .. } => format!("bundle {bundle}"),
     };
     let within = format!("{} s", server.ttl_ms() as f64 / 1000.0);
-    if let Kind::RemoteHttp { .. }
-    | Kind::Stdio { .. }
-    | Kind::SupplementaryImage {
+    if let Kind::RemoteHttp { .. } | Kind::Stdio { .. } = &server.kind {
+        let no = "no".to_owned();
+        return vec![[slug, "*".to_owned(), no, by, "-".to_owned()]];
+    }
+    if let Kind::SupplementaryImage {
         mount: Mount::Gmail | Mount::Onepassword,
         ..
     } = &server.kind

@@ -18,7 +18,7 @@ use crate::desk::{Desk, DeskSettings, Person, SessionName};
 use crate::gate::OUTCOME_KEY;
 use crate::http::Client;
 use crate::json::{quote, string};
-use crate::mcp::client::{Listener, News, Outgoing};
+use crate::mcp::client::{Listener, News, Outgoing, fixed};
 use crate::mcp::{self, CallFault, RpcResult, Version};
 use crate::secret::{Secret, sha256};
 use crate::world::{Random, Runtime, World};
@@ -243,7 +243,7 @@ or in its JSON configuration:
             self.world.clone(),
             Client::new(self.world.clone()),
             url,
-            headers,
+            fixed(headers),
             Some(Version::V2026_07_28),
         );
         let arguments = RawValue::from_string(format!(r#"{{"name":{}}}"#, quote(name)));

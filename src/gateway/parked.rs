@@ -44,6 +44,15 @@ pub(super) enum Told {
     },
 }
 
+impl Told {
+    fn tell(&self, context: &CallContext) {
+        match self {
+            Self::Progress(progress) => context.progress(progress),
+            Self::Log { level, params } => context.log(level, params),
+        }
+    }
+}
+
 /// What a running call comes to next.
 pub(super) enum Next {
     Done(Result<RpcResult, CallFault>),
@@ -68,9 +77,14 @@ impl Running {
             })
             .await;
             match told {
-                Ok(next) => return next,
-                Err(Told::Progress(progress)) => context.progress(&progress),
-                Err(Told::Log { level, params }) => context.log(&level, &params),
+                Ok(next) => {
+                    // What was told before it goes out before it.
+                    while let Ok(told) = self.news.try_recv() {
+                        told.tell(context);
+                    }
+                    return next;
+                }
+                Err(told) => told.tell(context),
             }
         }
     }

@@ -11,8 +11,8 @@ use crate::http::Connection;
 use crate::json::{Exact, Members, quote, string};
 use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
 use crate::mcp::{
-    Ability, CallContext, ClientCapabilities, InputRequest, Request, ResultKind, RpcError,
-    RpcResult, missing_ability,
+    Ability, CallContext, ClientCapabilities, InputRequest, META_SERVER, Request, ResultKind,
+    RpcError, RpcResult, missing_ability,
 };
 use crate::time::Clock;
 
@@ -38,8 +38,38 @@ pub(super) struct Remote {
 pub(super) struct Passing<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) caller: &'a str,
-    /// The member of `params` by which the server knows what is meant (`name` or `uri`), and its value there.
-    pub(super) named: Option<(&'a str, &'a str)>,
+    /// What it is about.
+    pub(super) about: About<'a>,
+}
+
+/// What a request is about, under the name that it has at the server.
+pub(super) enum About<'a> {
+    /// A tool or a prompt.
+    Name(&'a str),
+    /// A resource.
+    Uri(&'a str),
+    /// What an argument is completed for: a reference, as JSON.
+    Reference(&'a str),
+}
+
+impl About<'_> {
+    /// The member of `params` that says it, and its value, as JSON.
+    fn member(&self) -> (&'static str, String) {
+        match self {
+            Self::Name(name) => ("name", quote(name)),
+            Self::Uri(uri) => ("uri", quote(uri)),
+            Self::Reference(reference) => ("ref", (*reference).to_owned()),
+        }
+    }
+
+    /// What `Mcp-Name` says, where there is one.
+    pub(super) const fn header(&self) -> Option<&str> {
+        match self {
+            Self::Name(name) => Some(name),
+            Self::Uri(uri) => Some(uri),
+            Self::Reference(_) => None,
+        }
+    }
 }
 
 impl Remote {
@@ -108,8 +138,8 @@ impl Remote {
         let arguments = arguments.map_or("{}", RawValue::get);
         let arguments = Exact::parse(arguments)
             .map_err(|fault| Failed::Refused(RpcError::new(-32602, fault.to_string())))?;
-        let (_, name) = passing.named.unwrap_or_default();
-        let tool = format!("{} {name}", passing.request.method);
+        let (_, about) = passing.about.member();
+        let tool = format!("{} {about}", passing.request.method);
         Ok(CallDigest::of(&CallIdentity {
             slug: &self.slug,
             tool: &tool,
@@ -123,15 +153,14 @@ impl Remote {
         let request = passing.request;
         let client = self.client.clone();
         let method = request.method.clone().into_owned();
-        let named = passing
-            .named
-            .map(|(member, value)| (member.to_owned(), value.to_owned()));
+        let name = passing.about.header().map(str::to_owned);
+        let (renamed, about) = passing.about.member();
         let params: Vec<(String, String)> = request
             .members()
             .map(|(member, value)| {
-                let value = match &named {
-                    Some((renamed, name)) if renamed == member => quote(name),
-                    _ => value.get().to_owned(),
+                let value = match member == renamed {
+                    true => about.clone(),
+                    false => value.get().to_owned(),
                 };
                 (member.to_owned(), value)
             })
@@ -150,7 +179,7 @@ impl Remote {
                     .iter()
                     .map(|(member, value)| (member.as_str(), value.as_str()))
                     .collect(),
-                name: named.as_ref().map(|(_, value)| value.as_str()),
+                name: name.as_deref(),
                 meta,
                 capabilities,
                 log_level: level.as_deref(),
@@ -213,9 +242,7 @@ impl Remote {
 
     /// The result as it is passed on.
     fn came(&self, mut result: RpcResult) -> Result<RpcResult, Failed> {
-        // "`dev.strad/*` and `countersign/*` keys in what an upstream sends are removed" (interface).
-        result
-            .retain_meta(|key| !(key.starts_with("dev.strad/") || key.starts_with("countersign/")));
+        result.retain_meta(|key| !is_our_word(key));
         if result.kind() == ResultKind::InputRequired {
             let questions = result
                 .input_requests()
@@ -243,6 +270,12 @@ impl Remote {
         let label = |text: &str| format!("[{}] the server asks: {text}", self.slug);
         super::names::renamed(params, "message", label).unwrap_or_else(|| params.to_owned())
     }
+}
+
+/// Whether a key of a result's `_meta` is for this program alone to say: who answered, which each hop says of itself, and
+/// "`dev.strad/*` and `countersign/*` keys in what an upstream sends are removed" (interface).
+pub(super) fn is_our_word(key: &str) -> bool {
+    key == META_SERVER || key.starts_with("dev.strad/") || key.starts_with("countersign/")
 }
 
 /// What a server is told that its client can do: no more than the caller said, and nothing that is not passed on.

@@ -6,14 +6,19 @@ use std::time::Duration;
 
 use super::names;
 use super::principal::Principal;
+use super::remote::Remote;
 use super::upstream::Upstream;
 use crate::bundle::{CommandMount, Confirmer};
-use crate::config::{CommandTool, Config, Kind, Mount, ProcessLookup, Server};
+use crate::config::{
+    CommandTool, Config, Kind, Mount, Placed, ProcessLookup, Server, SlugLookup, Template,
+};
 use crate::http;
 use crate::json::{Members, elements, string};
+use crate::mcp::client::{HeaderSource, fixed};
 use crate::mcp::{self, Request, RpcError, RpcResult, Version};
 use crate::secret::Secret;
 use crate::world::World;
+use url::Url;
 
 /// Every server that the configuration names, in the order of their slugs.
 pub struct Roster {
@@ -209,6 +214,41 @@ fn here(
     )))
 }
 
+fn remote(
+    world: &World,
+    server: &Server,
+    url: &Url,
+    headers: &[(String, Placed<Template>)],
+    client: &http::Client,
+) -> Upstream {
+    let slug = server.slug.clone();
+    let headers = headers.to_vec();
+    let resolve: HeaderSource = Box::new(move || {
+        let lookup = SlugLookup {
+            slug: &slug,
+            shared: &ProcessLookup,
+        };
+        headers
+            .iter()
+            .map(|(name, value)| {
+                let value = value.value.resolve(&lookup).map_err(|unset| unset.name)?;
+                Ok((name.clone(), value))
+            })
+            .collect()
+    });
+    Upstream::Remote(Box::new(Remote {
+        slug: server.slug.to_string(),
+        client: Arc::new(mcp::Client::new(
+            world.clone(),
+            client.clone(),
+            url.clone(),
+            resolve,
+            None,
+        )),
+        timeout: Duration::from_millis(server.timeout_ms),
+    }))
+}
+
 fn upstream(
     world: &World,
     config: &Config,
@@ -220,8 +260,8 @@ fn upstream(
         Kind::Command { tools } => {
             return here(server, tools, config, confirmer);
         }
-        Kind::RemoteHttp { .. } => {
-            return Upstream::Absent("this build has no remote-http servers");
+        Kind::RemoteHttp { url, headers } => {
+            return remote(world, server, url, headers, client);
         }
         Kind::Stdio { .. } => return Upstream::Absent("this build has no stdio servers"),
         Kind::SupplementaryImage {
@@ -256,7 +296,7 @@ fn upstream(
             world.clone(),
             client.clone(),
             url,
-            headers,
+            fixed(headers),
             Some(Version::V2026_07_28),
         )),
         timeout: Duration::from_millis(server.timeout_ms),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::channel::ChannelHeader;
 use super::parked::Parking;
 use super::principal::{Callers, Principal};
-use super::remote::Passing;
+use super::remote::{About, Passing};
 use super::roster::{Entry, Roster, Selected};
 use super::upstream::Forward;
 use crate::approval::Allowlist;
@@ -149,7 +149,7 @@ impl Service for Gateway {
                 let (entry, name) = selected
                     .resolve(&name)
                     .ok_or_else(|| unknown(what, &name))?;
-                self.pass(admitted, entry, request, Some(("name", name)), context)
+                self.pass(admitted, entry, request, About::Name(name), context)
                     .await
             }
             "resources/read" => {
@@ -158,14 +158,20 @@ impl Service for Gateway {
                     unknown("resource", &uri).with_data(format!(r#"{{"uri":{}}}"#, quote(&uri)))
                 })?;
                 let read = self
-                    .pass(admitted, entry, request, Some(("uri", uri)), context)
+                    .pass(admitted, entry, request, About::Uri(uri), context)
                     .await?;
                 Ok(selected.as_read(entry, read))
             }
             "completion/complete" => {
                 let (entry, reference) = selected.resolve_reference(request)?;
-                self.pass(admitted, entry, request, Some(("ref", &reference)), context)
-                    .await
+                self.pass(
+                    admitted,
+                    entry,
+                    request,
+                    About::Reference(&reference),
+                    context,
+                )
+                .await
             }
             // What is set for a session would have to be remembered for it. Every message of a request's own is passed on.
             "logging/setLevel" if !request.version.is_modern() => {
@@ -196,7 +202,7 @@ impl Gateway {
         admitted: &Admitted,
         entry: &Entry,
         request: &Request<'_>,
-        named: Option<(&str, &str)>,
+        about: About<'_>,
         context: &CallContext,
     ) -> Result<RpcResult, RpcError> {
         let Admitted {
@@ -218,7 +224,7 @@ impl Gateway {
         let passing = Passing {
             request,
             caller: &principal.id,
-            named,
+            about,
         };
         let slug = entry.server.slug.as_str();
         entry

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::parked::Parking;
-use super::remote::{Failed, Passing, Remote};
+use super::remote::{Failed, Passing, Remote, is_our_word};
 use crate::approval::{Forwarded, KEY};
 use crate::bundle::{CommandMount, MountCall};
 use crate::gate::{OUTCOME_KEY, Policy, UNKNOWN};
@@ -96,7 +96,7 @@ impl Upstream {
         clock: &Clock,
     ) -> Result<RpcResult, RpcError> {
         let request = passing.request;
-        let (_, name) = passing.named.unwrap_or_default();
+        let name = passing.about.header().unwrap_or_default();
         match self {
             Self::Remote(remote) => {
                 let deadline = clock.after(remote.timeout);
@@ -134,11 +134,7 @@ impl Upstream {
                     Ok(mut result) => {
                         // The bundle is ours, so its word on the outcome stands; whatever else is in our namespace does
                         // not.
-                        result.retain_meta(|key| {
-                            key.starts_with(OUTCOME_KEY)
-                                || !(key.starts_with("dev.strad/")
-                                    || key.starts_with("countersign/"))
-                        });
+                        result.retain_meta(|key| key.starts_with(OUTCOME_KEY) || !is_our_word(key));
                         Ok(result)
                     }
                     Err(fault) => told(slug, request, fault),

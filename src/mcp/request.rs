@@ -91,12 +91,14 @@ impl<'a> Request<'a> {
         self.meta.and_then(|meta| meta.get(key))
     }
 
-    /// The least severity of log messages that the caller wants, by its name.
+    /// The least severity of log messages that the caller wants, by its name. A legacy caller has none in its requests
+    /// and is told what servers commonly tell.
     #[must_use]
     pub fn log_level(&self) -> Option<&'static str> {
         match (self.log_level, self.version.is_modern()) {
+            (_, false) => Some("info"),
             (LogLevel::From(place), true) => LEVELS.get(place).copied(),
-            _ => None,
+            (LogLevel::Silent, true) => None,
         }
     }
 

@@ -21,12 +21,12 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What happens in the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Event {
+pub enum Event {
     Entered(String),
     Gone(String),
 }
 
-struct Tools {
+pub struct Tools {
     events: Sender<Event>,
     announcer: Announcer,
     announces: bool,
@@ -74,6 +74,8 @@ impl Service for Tools {
         Offer {
             tools: announced,
             prompts: announced,
+            resources: Some(Announced(false)),
+            completions: true,
             subscribe: self.announces,
             logging: true,
             instructions: "Wait here.".to_owned(),
@@ -91,7 +93,32 @@ impl Service for Tools {
         request: &Request<'_>,
         context: &CallContext,
     ) -> Result<RpcResult, RpcError> {
-        let name = request.text("name")?.into_owned();
+        if let Some(listed) = listed(&request.method) {
+            let mut result = RpcResult::default();
+            result.set(listed.0, listed.1.to_owned());
+            return Ok(result);
+        }
+        let name = match &*request.method {
+            "resources/read" => request.text("uri")?.into_owned(),
+            "completion/complete" if request.param("ref").is_some() => {
+                let mut result = RpcResult::default();
+                let reference = request.param("ref").unwrap().get();
+                result.set(
+                    "completion",
+                    format!(r#"{{"values":[],"ref":{reference}}}"#),
+                );
+                return Ok(result);
+            }
+            _ => request.text("name")?.into_owned(),
+        };
+        if request.method == "resources/read" && name == "test://a" {
+            let mut result = RpcResult::default();
+            result.set(
+                "contents",
+                r#"[{"uri":"test://a","text":"read"}]"#.to_owned(),
+            );
+            return Ok(result);
+        }
         let _ = self.events.try_send(Event::Entered(name.clone()));
         let _entered = Entered(self.events.clone(), name.clone());
         let answered = request.param("inputResponses");
@@ -164,20 +191,46 @@ impl Service for Tools {
     }
 }
 
+/// What there is to list.
+fn listed(method: &str) -> Option<(&'static str, &'static str)> {
+    Some(match method {
+        "tools/list" => (
+            "tools",
+            r#"[{"name":"echo","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"},"icons":[{"src":"a:b"}],"x":1.0},{"name":"task","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]"#,
+        ),
+        "prompts/list" => ("prompts", r#"[{"name":"p","title":"P"}]"#),
+        "resources/list" => ("resources", r#"[{"uri":"test://a","name":"A"}]"#),
+        "resources/templates/list" => (
+            "resourceTemplates",
+            r#"[{"uriTemplate":"test://{x}","name":"T"}]"#,
+        ),
+        _ => return None,
+    })
+}
+
 /// A server of [`Tools`], and what happens in it.
-struct Served {
-    world: World,
-    address: SocketAddr,
-    events: Receiver<Event>,
-    announcer: Announcer,
+pub struct Served {
+    pub world: World,
+    pub address: SocketAddr,
+    pub events: Receiver<Event>,
+    pub announcer: Announcer,
 }
 
 impl Served {
-    fn start(world: &World) -> Self {
+    pub fn start(world: &World) -> Self {
         Self::announcing(world, true)
     }
 
     fn announcing(world: &World, announces: bool) -> Self {
+        let (tools, served) = Self::apart(world, announces);
+        Self {
+            address: lab::listen(world, tools),
+            ..served
+        }
+    }
+
+    /// The server itself, not yet listening, and where to hear of it.
+    pub fn apart(world: &World, announces: bool) -> (Server<Tools>, Self) {
         let (events, heard) = unbounded();
         let announcer = Announcer::default();
         let tools = Tools {
@@ -186,15 +239,16 @@ impl Served {
             announces,
         };
         let server = Server::new(world.clone(), Arc::new(tools), lab::settings());
-        Self {
+        let served = Self {
             world: world.clone(),
-            address: lab::listen(world, server),
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
             events: heard,
             announcer,
-        }
+        };
+        (server, served)
     }
 
-    async fn send(&self, method: &str, headers: &str, body: &str) -> Caller {
+    pub async fn send(&self, method: &str, headers: &str, body: &str) -> Caller {
         let caller = Caller::connect(&self.world, self.address).await;
         let request = format!(
             "{method} /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
@@ -204,17 +258,17 @@ impl Served {
         caller
     }
 
-    async fn post(&self, headers: &str, body: &str) -> Caller {
+    pub async fn post(&self, headers: &str, body: &str) -> Caller {
         self.send("POST", headers, body).await
     }
 
     /// Everything up to the end of the connection.
-    async fn whole(&self, headers: &str, body: &str) -> String {
+    pub async fn whole(&self, headers: &str, body: &str) -> String {
         self.post(headers, body).await.until("\u{0}never").await
     }
 
     /// A legacy client that has opened a session: its headers.
-    async fn session(&self, who: &str, version: &str, capabilities: &str) -> String {
+    pub async fn session(&self, who: &str, version: &str, capabilities: &str) -> String {
         let got = self
             .whole(
                 &format!("X-Who: {who}\r\n"),
@@ -233,24 +287,24 @@ impl Served {
         format!("X-Who: {who}\r\nMCP-Protocol-Version: {version}\r\nMcp-Session-Id: {id}\r\n")
     }
 
-    async fn expect(&self, expected: Event) {
+    pub async fn expect(&self, expected: Event) {
         assert_eq!(self.events.recv().await.unwrap(), expected);
     }
 }
 
-fn call(id: &str, tool: &str) -> String {
+pub fn call(id: &str, tool: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","_meta":{{"progressToken":"t"}}}}}}"#
     )
 }
 
-fn cancel(id: &str) -> String {
+pub fn cancel(id: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
     )
 }
 
-fn modern(method: &str, params: &str, capabilities: &str, more: &str) -> (String, String) {
+pub fn modern(method: &str, params: &str, capabilities: &str, more: &str) -> (String, String) {
     let name = params.split(r#""name":""#).nth(1);
     let name = name.and_then(|rest| rest.split('"').next());
     let named = name.map_or_else(String::new, |name| format!("Mcp-Name: {name}\r\n"));
@@ -343,10 +397,10 @@ fn an_id_that_is_in_flight_is_not_taken_twice() {
 
 // --- questions in the middle of a request ---
 
-const FORM_AND_URL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
+pub const FORM_AND_URL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
 
 /// The JSON-RPC message of the last event that holds `marker`.
-fn event(got: &str, marker: &str) -> serde_json::Value {
+pub fn event(got: &str, marker: &str) -> serde_json::Value {
     let line = got
         .lines()
         .filter_map(|line| line.strip_prefix("data: "))

@@ -11,9 +11,11 @@ use countersign::http::{
 };
 use countersign::time::{Clock, Instant};
 use countersign::world::memory::MemoryNet;
+use countersign::world::tls::TlsFault;
 use countersign::world::{Net, Random, Runtime};
 use url::Url;
 
+use crate::framing::{BLANKS, each, each_with};
 use crate::support::{OnThread, Peer, Raw, Started};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -156,16 +158,27 @@ fn a_request_is_sent_as_it_was_made_and_nothing_of_the_url_besides() {
 }
 
 #[test]
-fn https_is_refused_before_anything_is_opened() {
+fn what_is_neither_http_nor_https_is_refused_before_anything_is_opened() {
     let asking = Asking::new();
-    let url = |scheme: &str| -> Url {
-        format!("{scheme}://{}/", asking.peer.address)
-            .parse()
-            .unwrap()
+    let address = asking.peer.address;
+    let made = |url: String| OutRequest::new(Method::Get, &url.parse().unwrap()).map(|_| ());
+    for scheme in ["ftp", "ws", "wss", "httpx", "unix"] {
+        let got = made(format!("{scheme}://{address}/"));
+        assert_eq!(got, fault(FaultKind::Protocol, false), "{scheme}");
+    }
+    for url in ["file:///x", "data:,x", "mailto:a@b.example", "about:blank"] {
+        let got = made(url.to_owned());
+        assert_eq!(got, fault(FaultKind::Protocol, false), "{url}");
+    }
+    assert_eq!(made(format!("http://{address}/")), Ok(()));
+    // Where this build has no TLS, https is refused just as early, and by its name.
+    let https = if cfg!(feature = "tls") {
+        Ok(())
+    } else {
+        fault(FaultKind::Tls(TlsFault::Absent), false)
     };
-    let refused = |scheme| OutRequest::new(Method::Get, &url(scheme)).map(|_| ());
-    assert_eq!(refused("ftp"), fault(FaultKind::Protocol, false));
-    assert_eq!(refused("http"), Ok(()));
+    assert_eq!(made(format!("https://{address}/")), https);
+    asking.there.turn();
     assert!(!asking.peer.has_caller());
 }
 
@@ -228,17 +241,69 @@ fn a_fresh_connection_is_opened_though_an_idle_one_is_there() {
 
 #[test]
 fn a_connection_is_not_kept_when_it_may_not_or_must_not_be() {
-    for reply in [
-        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
-        "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
-        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n",
+    for (method, reply, status, body) in [
+        (
+            Method::Get,
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok",
+            200,
+            "ok",
+        ),
+        (
+            Method::Get,
+            "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok",
+            200,
+            "ok",
+        ),
+        // More than was promised, and a body where there is none.
+        (
+            Method::Get,
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\n",
+            200,
+            "ok",
+        ),
+        (
+            Method::Get,
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n0\r\n\r\n",
+            200,
+            "ok",
+        ),
+        (
+            Method::Get,
+            "HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+            204,
+            "",
+        ),
+        (
+            Method::Get,
+            "HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\nevil",
+            204,
+            "",
+        ),
+        (
+            Method::Get,
+            "HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\nevil",
+            304,
+            "",
+        ),
+        (
+            Method::Head,
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+            200,
+            "",
+        ),
+        (
+            Method::Head,
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nevil\r\n0\r\n\r\n",
+            200,
+            "",
+        ),
     ] {
         let asking = Asking::new();
-        let asked = asking.get();
+        let asked = asking.send(asking.request(method, "/a"), Connection::Pooled);
         let mut raw = asking.peer.accept();
         raw.until("\r\n\r\n");
         raw.send(reply);
-        assert_eq!(asked.wait(), Ok(Got::of(200, "ok")));
+        assert_eq!(asked.wait(), Ok(Got::of(status, body)), "{reply}");
         raw.ends();
         asking.pooled();
     }
@@ -344,28 +409,95 @@ fn interim_replies_are_skipped_and_counted() {
     assert_eq!(got, fault(FaultKind::Protocol, true));
 }
 
+/// What is no reply: its kind, and its bytes.
+#[rustfmt::skip]
+fn no_replies() -> Vec<(&'static str, Vec<u8>)> {
+    const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut rows = Vec::new();
+    let mut add = |kind, all: Vec<Vec<u8>>| rows.extend(all.into_iter().map(|bytes| (kind, bytes)));
+    let heads = |all: &[&[u8]]| each(b"HTTP/1.1 200 OK\r\n", all, b"\r\n\r\nok");
+    add("status line", each(b"", &[
+        b"SSH-2.0-OpenSSH_9.0", b"ICY 200 OK", b"http/1.1 200 OK", b"HTTP/1.10 200 OK", b"HTTP/2.0 200 OK", b"HTTP/0.9 200 OK", b"HTTP/1.1  200 OK", b"HTTP/1.1\t200 OK", b" HTTP/1.1 200 OK", b"\r\nHTTP/1.1 200 OK",
+        b"HTTP/1.1 099 OK", b"HTTP/1.1 600 OK", b"HTTP/1.1 20 OK", b"HTTP/1.1 2000 OK", b"HTTP/1.1 +20 OK", b"HTTP/1.1 200OK", b"HTTP/1.1", b"HTTP/1.1 ", b"200 OK", b"GET /a HTTP/1.1", b"\x16\x03\x01",
+    ], b"\r\nContent-Length: 2\r\n\r\nok"));
+    add("line ends", each(b"HTTP/1.1 200 OK", &[
+        b"\nContent-Length: 2\n\n", b"\r\nContent-Length: 2\r\n\n", b"\r\nContent-Length: 2\n\r\n", b"\rContent-Length: 2\r\r", b"\r\n Content-Length: 2\r\n\r\n", b"\r\nContent-Length: 2\r\r\n\r\n",
+    ], b"ok"));
+    add("field", heads(&[
+        b"X : y", b"X\t: y", b": y", b":", b"X", b"X Y: z", b"X: y\r\n folded", b"X: y\r\n\tfolded", b"X: y\rz", b"X: y\nY: z", b"X: y\0z", b"X\0: y", b"X: \x01", b"X: \x7f", b"X: \x1b[2J", b"X(y): z", b"X\xe9: y",
+    ]));
+    add("content-length", each(b"HTTP/1.1 200 OK\r\nContent-Length", &[
+        b"", b":", b": +2", b": -2", b": 2 2", b": 2,2", b": 2, 2", b": 2,", b": 02", b": 0x2", b": 2_0", b": 2.0", b": 2;", b": \"2\"", b": two", b":\t2", b": 2\t", b": \xd9\xa2", b": 18446744073709551616", b": 99999999999999999999999999",
+        b": 2\r\nContent-Length: 2", b": 2\r\nContent-Length: 3", b": 2\r\ncontent-LENGTH: 0", b" : 2",
+    ], b"\r\n\r\nok"));
+    add("transfer-encoding", each(b"HTTP/1.1 200 OK\r\nTransfer-Encoding", &[
+        b"", b":", b": identity", b": gzip", b": gzip, chunked", b": chunked, gzip", b": chunked, identity", b": ,chunked", b": chunked,", b": chunked, chunked", b": chunkedchunked", b": xchunked", b": chunked;q=1", b": \"chunked\"", b":\tchunked", b": chunked\t",
+        b": chunked\r\nTransfer-Encoding: chunked", b": identity\r\nTransfer-Encoding: chunked", b" : chunked",
+    ], b"\r\n\r\n2\r\nok\r\n0\r\n\r\n"));
+    add("both framings", heads(&[b"Transfer-Encoding: chunked\r\nContent-Length: 2", b"Content-Length: 2\r\nTransfer-Encoding: chunked", b"Content-Length: 0\r\nTransfer-Encoding: chunked", b"Transfer-Encoding: identity\r\nContent-Length: 2"]));
+    add("both framings", vec![b"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec()]);
+    add("transfer-encoding in HTTP/1.0", vec![b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n".to_vec()]);
+    add("a body where there is none", each(b"HTTP/1.1 ", &[
+        b"204 No Content\r\nContent-Length: 2", b"204 No Content\r\nTransfer-Encoding: chunked", b"100 Continue\r\nContent-Length: 2", b"103 Early Hints\r\nTransfer-Encoding: chunked",
+    ], b"\r\n\r\nok"));
+    add("an upgrade", vec![b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n".to_vec()]);
+    add("chunk size", each(CHUNKED, &[
+        b"", b"0_2", b"2_", b"+2", b"-2", b"-0", b"0x2", b"2h", b"zz", b" 2", b"2 ", b"\t2", b"2\t", b"\xd9\xa2", b"00000000000000002", b"fffffffffffffffff", b"10000000000000002", b"\"2\"", b"2\nok", b"2\rok", b"\r\n2",
+    ], b"\r\nok\r\n0\r\n\r\n"));
+    add("chunk data without its line end", each(&[CHUNKED, b"2\r\nok"].concat(), &[b"", b"XX", b"\n\n", b"\r\r", b"\n\r", b"  ", b"\n", b"\rX", b"!\r\n"], b"0\r\n\r\n"));
+    add("chunk extension", each(CHUNKED, &[b"2;", b"2;a=", b"2;=b", b"2;a=\"b", b"2 ;a=b", b"2; a=b", b"2;a\nb", b"2;a=\"b\"c", b"2;;"], b"\r\nok\r\n0\r\n\r\n"));
+    add("trailer", each(&[CHUNKED, b"2\r\nok\r\n0\r\n"].concat(), &[
+        b"X\r\n\r\n", b": y\r\n\r\n", b"X : y\r\n\r\n", b" X: y\r\n\r\n", b"X: y\n\r\n", b"X: y\rz\r\n\r\n", b"X: \0\r\n\r\n", b"X: y\r\n z\r\n\r\n", b"\n", b"\rX", b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+    ], b""));
+    let large = [b'y'; 20_000];
+    add("too much", heads(&[&[b"X: ", &large[..]].concat(), &b"X: y\r\n".repeat(120)]));
+    add("too much", each(b"HTTP/1.1 200 ", &[&large], b""));
+    add("too much", each(CHUNKED, &[
+        &[b"2;a=", &large[..], b"\r\nok\r\n0\r\n\r\n"].concat(), &[&[b"1;a=", &[b'b'; 250][..], b"\r\nx\r\n"].concat().repeat(80), &b"0\r\n\r\n"[..]].concat(), &[b"0\r\nX: ", &large[..], b"\r\n\r\n"].concat(), &[b"0\r\n", &b"X: y\r\n".repeat(4_000)[..]].concat(),
+    ], b""));
+    for blank in BLANKS {
+        let all = |patterns: &[&[u8]]| each_with(blank, patterns);
+        add("blanks in a status line", all(&[
+            b"~HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1~200 OK\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 ~200 OK\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 200~OK\r\nContent-Length: 2\r\n\r\nok", b"HTTP~/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        ]));
+        add("blanks around a name", all(&[
+            b"HTTP/1.1 200 OK\r\nX~: y\r\nContent-Length: 2\r\n\r\nok", b"HTTP/1.1 200 OK\r\nContent-Length~: 2\r\n\r\nok", b"HTTP/1.1 200 OK\r\n~Content-Length: 2\r\n\r\nok", b"HTTP/1.1 200 OK\r\nTransfer-Encoding~: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", b"HTTP/1.1 200 OK\r\n~Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        ]));
+        add("blanks around a content-length", all(&[b"HTTP/1.1 200 OK\r\nContent-Length:~2\r\n\r\nok", b"HTTP/1.1 200 OK\r\nContent-Length: ~2\r\n\r\nok", b"HTTP/1.1 200 OK\r\nContent-Length: 2~\r\n\r\nok", b"HTTP/1.1 200 OK\r\nContent-Length: ~\r\n\r\nok"]));
+        add("blanks around a transfer-encoding", all(&[b"HTTP/1.1 200 OK\r\nTransfer-Encoding:~chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: ~chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked~\r\n\r\n2\r\nok\r\n0\r\n\r\n"]));
+        add("blanks in chunks", all(&[b"~2\r\nok\r\n0\r\n\r\n", b"2~\r\nok\r\n0\r\n\r\n", b"2;~a\r\nok\r\n0\r\n\r\n", b"2;a~\r\nok\r\n0\r\n\r\n", b"2\r\nok~\r\n0\r\n\r\n", b"2\r\nok\r\n~0\r\n\r\n", b"2\r\nok\r\n0~\r\n\r\n", b"2\r\nok\r\n0\r\nX~: y\r\n\r\n"]).iter().flat_map(|body| each(CHUNKED, &[body], b"")).collect());
+    }
+    rows
+}
+
 #[test]
 fn what_is_not_a_reply_is_a_fault_and_closes() {
-    let large = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(20_000));
-    let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(20_000));
-    for reply in [
-        "SSH-2.0-OpenSSH_9.0\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok",
-        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nabc",
-        &large,
-        &endless,
-    ] {
-        let asking = Asking::new();
-        let asked = asking.get();
-        let mut raw = asking.peer.accept();
-        raw.until("\r\n\r\n");
-        raw.send(reply);
-        assert_eq!(asked.wait(), fault(FaultKind::Protocol, true), "{reply}");
-        raw.ends();
-        assert!(!asking.peer.has_caller());
+    let rows = no_replies();
+    let mut counts = std::collections::BTreeMap::new();
+    for (kind, reply) in &rows {
+        // At once, and as far as it goes, byte by byte.
+        for piece in [reply.len(), reply.len().div_ceil(400)] {
+            let asking = Asking::new();
+            let context = format!("{kind}, in pieces of {piece}: {}", reply.escape_ascii());
+            let asked = asking.get();
+            let mut raw = asking.peer.accept();
+            raw.until("\r\n\r\n");
+            for part in reply.chunks(piece) {
+                raw.send_while_open(part);
+                if piece < reply.len() {
+                    asking.there.turn();
+                }
+            }
+            assert_eq!(asked.wait(), fault(FaultKind::Protocol, true), "{context}");
+            raw.ends();
+            assert!(!asking.peer.has_caller(), "{context}");
+        }
+        *counts.entry(kind).or_insert(0) += 1;
     }
+    for (kind, count) in counts {
+        println!("{count:4} {kind}");
+    }
+    println!("{:4} rows", rows.len());
 }
 
 #[test]
@@ -549,6 +681,39 @@ fn the_deadline_holds_while_the_head_is_awaited() {
         assert!(asked.is_running());
         asking.there.advance(MILLISECOND);
         assert_eq!(asked.wait(), fault(FaultKind::Timeout, true));
+        raw.ends();
+        assert!(!asking.peer.has_caller(), "it was not sent again");
+    }
+}
+
+/// A byte a second is progress, and buys no time.
+#[test]
+fn the_deadline_holds_for_a_reply_that_trickles() {
+    for begun in [
+        "",
+        "HTTP/1.1 200 OK\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n63\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
+    ] {
+        let asking = Asking::new();
+        let asked = asking.get();
+        let mut raw = asking.peer.accept();
+        raw.until("\r\n\r\n");
+        raw.send(begun);
+        asking.there.until_timers(1);
+        for _ in 0..9 {
+            raw.send("a");
+            asking.there.advance(SECOND);
+            assert!(asked.is_running(), "{begun:?}");
+        }
+        asking.there.advance(SECOND - MILLISECOND);
+        assert!(asked.is_running(), "{begun:?}");
+        raw.send("a");
+        asking.there.advance(MILLISECOND);
+        assert_eq!(asked.wait(), fault(FaultKind::Timeout, true), "{begun:?}");
         raw.ends();
         assert!(!asking.peer.has_caller(), "it was not sent again");
     }

@@ -67,6 +67,21 @@ impl Handler for Paths {
             "/unread" => responder.send(200, &[], b"unread").await,
             "/no-content" => responder.send(204, &[], b"never sent").await,
             "/not-modified" => responder.send(304, &[], b"never sent").await,
+            "/splitting" => {
+                let headers = [
+                    ("x-a", "a\r\nInjected: 1"),
+                    (
+                        "x-b",
+                        "b\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+                    ),
+                    ("x-c", "c\nInjected: 1"),
+                    ("x-d", "d\rInjected: 1"),
+                    ("x-e", "e\0"),
+                    ("x-f\r\nInjected", "1"),
+                    ("x-g", "whole"),
+                ];
+                responder.send(200, &headers, b"one").await
+            }
             "/panic" => panic!("a handler of the tests panics"),
             "/large" => {
                 let responded = responder.send(200, &[], &vec![b'x'; LARGE]).await;
@@ -381,6 +396,14 @@ fn a_caller_that_waits_for_continue_is_told_when_its_body_is_wanted() {
     raw.send(expecting("/a", 3) + "abc" + &get("/b"));
     assert_eq!(raw.answer().body, "Post /a abc");
     assert_eq!(raw.answer().body, "Get /b ");
+    // The body does not come: waiting for it ends, as for any other.
+    raw.send(expecting("/a", 3));
+    assert_eq!(raw.until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+    served.there.until_timers(1);
+    served.there.advance(30 * SECOND);
+    let answer = raw.answer();
+    assert_eq!((answer.status, answer.closes()), (408, true));
+    raw.ends();
     // Too large, or not wanted: the final answer alone, and the connection closes since a body may follow or not.
     for (path, status) in [("/small", 413), ("/unread", 200)] {
         let mut raw = served.connect();
@@ -496,6 +519,21 @@ fn head_is_answered_without_a_body() {
         assert_eq!(answer.header("content-length"), None);
         assert_eq!(raw.answer().body, "Get /b ");
     }
+}
+
+#[test]
+fn a_value_that_would_split_an_answer_is_left_out_of_it() {
+    let served = Served::usual();
+    let mut raw = served.connect();
+    raw.send(get("/splitting") + &get("/b"));
+    let answer = raw.answer();
+    assert_eq!(
+        answer.head,
+        "HTTP/1.1 200 OK\r\nx-g: whole\r\ncontent-length: 3\r\n\r\n"
+    );
+    assert_eq!(answer.body, "one");
+    assert_eq!(raw.answer().body, "Get /b ");
+    raw.is_silent();
 }
 
 #[test]

@@ -68,6 +68,15 @@ pub async fn advancing_in_memory<T>(world: &World, future: impl Future<Output = 
     smol::future::or(future, hand).await
 }
 
+/// Ends a test that hangs, in real time, with a word on which. Never waited for when all is well.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let late = async {
+        smol::Timer::after(Duration::from_secs(60)).await;
+        panic!("{what} did not end");
+    };
+    smol::future::or(future, late).await
+}
+
 /// Lets everything that is ready run, what the kernel has ready included: the executor parks in the reactor until
 /// another thread has answered.
 pub async fn turn() {
@@ -392,6 +401,11 @@ impl Caller {
                 return text;
             }
         }
+    }
+
+    /// Reads until the end.
+    pub async fn until_end(&self) {
+        while self.more().await {}
     }
 
     /// Reads once. Whether anything came before the end.

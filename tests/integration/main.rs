@@ -15,6 +15,7 @@ mod http_server;
 mod lab;
 mod logs;
 mod mcp;
+mod relay;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

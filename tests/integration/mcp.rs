@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use countersign::mcp::client::{Listener, Outgoing};
+use countersign::mcp::client::{Listener, Outgoing, fixed};
 use countersign::mcp::{Client, Version};
 use countersign::world::World;
 use url::Url;
@@ -606,7 +606,7 @@ fn our_client_speaks_every_revision() {
         let deadline = world.clock.after(std::time::Duration::from_secs(60));
         for wanted in Version::ALL.map(Some).into_iter().chain([None]) {
             let http = countersign::http::Client::new(world.clone());
-            let client = Client::new(world.clone(), http, url.clone(), Vec::new(), wanted);
+            let client = Client::new(world.clone(), http, url.clone(), fixed(Vec::new()), wanted);
             let version = client.version(deadline).await.unwrap();
             assert_eq!(version, wanted.unwrap_or(Version::V2026_07_28));
             assert_eq!(client.tools(deadline).await.unwrap().len(), 2);

@@ -17,6 +17,8 @@ pub enum CallFault {
     Rpc(RpcError),
     /// The reply is not MCP as it must be: the server's fault.
     Protocol(&'static str),
+    /// What a header needs and is not set, by name: the configuration's fault. Nothing was sent.
+    Unset(String),
     /// A header of ours that cannot be sent: the configuration's fault.
     Header,
 }
@@ -28,7 +30,7 @@ impl CallFault {
         match self {
             Self::Connection(fault) => fault.sent,
             Self::Protocol(_) => true,
-            Self::Status(_) | Self::Rpc(_) | Self::Header => false,
+            Self::Status(_) | Self::Rpc(_) | Self::Header | Self::Unset(_) => false,
         }
     }
 }
@@ -42,6 +44,7 @@ impl fmt::Display for CallFault {
             Self::Status(status) => write!(f, "HTTP {status}"),
             Self::Rpc(error) => write!(f, "{error}"),
             Self::Protocol(what) => write!(f, "the server's reply is not valid MCP: {what}"),
+            Self::Unset(name) => write!(f, "{name} is not set"),
             Self::Header => f.write_str("a configured header cannot be sent"),
         }
     }

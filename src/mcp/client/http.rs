@@ -9,7 +9,7 @@ use smol::channel::Sender;
 use url::Url;
 
 use super::answer::{Heard, answer_to, hear, response_to};
-use super::{CallFault, Listener, Outgoing, agreed};
+use super::{CallFault, HeaderSource, Listener, Outgoing, agreed};
 use crate::http::sse::{SseEvent, SseReader};
 use crate::http::{self, ClientFault, Connection, FaultKind, Method, OutRequest, Reply};
 use crate::json::Members;
@@ -48,7 +48,7 @@ pub(super) struct HttpServer {
 struct Post {
     http: http::Client,
     url: Url,
-    headers: Vec<(String, Secret)>,
+    headers: HeaderSource,
 }
 
 /// What was found out about a server.
@@ -85,7 +85,7 @@ impl HttpServer {
         world: World,
         http: http::Client,
         url: Url,
-        headers: Vec<(String, Secret)>,
+        headers: HeaderSource,
         wanted: Option<Version>,
     ) -> Self {
         Self {
@@ -367,8 +367,8 @@ impl Post {
         if let Some(id) = &session.id {
             request = request.header("mcp-session-id", id.expose())?;
         }
-        for (name, value) in &self.headers {
-            request = request.header(name, value.expose())?;
+        for (name, value) in (self.headers)().map_err(CallFault::Unset)? {
+            request = request.header(&name, value.expose())?;
         }
         Ok(request)
     }
@@ -444,7 +444,10 @@ fn means_legacy(fault: &CallFault) -> bool {
         // A modern server has the method, whatever else it lacks; one that lists only legacy revisions is dual.
         CallFault::Rpc(error) if error.code == -32022 => lists_only_legacy(error.data.as_deref()),
         CallFault::Rpc(error) => !matches!(error.code, -32_021..=-32_020),
-        CallFault::Connection(_) | CallFault::Protocol(_) | CallFault::Header => false,
+        CallFault::Connection(_)
+        | CallFault::Protocol(_)
+        | CallFault::Header
+        | CallFault::Unset(_) => false,
     }
 }
 

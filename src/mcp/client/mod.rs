@@ -140,15 +140,25 @@ pub struct Listener<'a> {
     pub questions: Option<Sender<Question>>,
 }
 
+/// The headers that go with every request, by name: their values are credentials, looked up anew each time. An error
+/// names what is not set, and nothing is sent then.
+pub type HeaderSource = Box<dyn Fn() -> Result<Vec<(String, Secret)>, String> + Send + Sync>;
+
+/// Headers that are what they are.
+#[must_use]
+pub fn fixed(headers: Vec<(String, Secret)>) -> HeaderSource {
+    Box::new(move || Ok(headers.clone()))
+}
+
 impl Client {
-    /// A client for the server at `url`. `headers` go with every request; their values are credentials. Without a
+    /// A client for the server at `url`. `headers` are looked up for every request. Without a
     /// `wanted` revision the server's own era is found out and remembered.
     #[must_use]
     pub fn new(
         world: World,
         http: crate::http::Client,
         url: Url,
-        headers: Vec<(String, Secret)>,
+        headers: HeaderSource,
         wanted: Option<Version>,
     ) -> Self {
         Self {

@@ -110,4 +110,7 @@ impl TlsStream {
     pub(in super::super) fn shutdown_write(&self) {
         match *self {}
     }
+    pub(in super::super) fn reset_on_drop(&self, _: bool) {
+        match *self {}
+    }
 }

@@ -13,7 +13,7 @@ mod truncation;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use certificates::{Files, Pki};
 use countersign::http::{
@@ -25,6 +25,8 @@ use countersign::world::tls::{ClientTls, ServerTls};
 use countersign::world::{Listener, Net, Random, Runtime, World};
 use smol::channel::{Receiver, Sender, unbounded};
 use url::Url;
+
+use crate::lab::within;
 
 /// Far beyond every test: the hand-driven clock stands still unless a test moves it.
 const NEVER: Instant = Instant::from_ms(u64::MAX);
@@ -148,13 +150,4 @@ async fn get_path(
     let url = Url::parse(&format!("https://{host}:{port}{path}")).unwrap();
     let request = OutRequest::new(Method::Get, &url).unwrap();
     client.send(request, NEVER, Connection::Pooled).await
-}
-
-/// Ends a test that hangs, in real time, with a word on which.
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let late = async {
-        smol::Timer::after(Duration::from_secs(60)).await;
-        panic!("{what} did not end");
-    };
-    smol::future::or(future, late).await
 }
