@@ -14,6 +14,7 @@
 
 mod exact;
 mod members;
+mod passage;
 mod scan;
 
 #[cfg(test)]
@@ -23,6 +24,7 @@ use std::fmt::{self, Write};
 
 pub use exact::{Exact, MAX_VALUES};
 pub use members::{Members, elements, string};
+pub use passage::{KeepBack, Passage, PassageFault, Passed};
 pub use scan::{MAX_DEPTH, MAX_OPEN_NAMES, scan};
 
 /// Why a text was refused. The fault is its sender's; nothing of its content is repeated.

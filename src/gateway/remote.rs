@@ -188,6 +188,7 @@ impl Remote {
                     "tools/call" => Connection::Fresh,
                     _ => Connection::Pooled,
                 },
+                in_pieces: true,
                 ..Outgoing::new(&method)
             };
             let mut tell = |news: News<'_>| {

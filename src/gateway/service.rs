@@ -208,11 +208,9 @@ impl Gateway {
         let Admitted {
             principal, channel, ..
         } = admitted;
-        let Some(_in_flight) = self.enter(&principal.id) else {
-            return Err(
-                RpcError::new(-32603, "too many calls of this token are waiting").with_status(429),
-            );
-        };
+        let in_flight = self.enter(&principal.id).ok_or_else(|| {
+            RpcError::new(-32603, "too many calls of this token are waiting").with_status(429)
+        })?;
         let clock = &self.world.clock;
         let forward = Forward {
             forwarded: channel.forward(&entry.server, principal, clock.wall_ms()),
@@ -227,10 +225,15 @@ impl Gateway {
             about,
         };
         let slug = entry.server.slug.as_str();
-        entry
+        let result = entry
             .upstream
             .request(slug, &passing, forward, context, &self.parking, clock)
-            .await
+            .await?;
+        if result.is_large() {
+            // It is in flight until it has all gone out.
+            context.keep(Box::new(in_flight));
+        }
+        Ok(result)
     }
 }
 

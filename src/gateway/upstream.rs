@@ -166,6 +166,7 @@ async fn bundled(
     let quoted = quote(tool);
     let arguments = request.arguments().map_err(CallFault::Rpc)?;
     let mut outgoing = Outgoing::call(tool, &quoted, arguments);
+    outgoing.in_pieces = true;
     if let Some(forwarded) = &forward.forwarded {
         // It may wait for a person.
         context.hold();

@@ -30,6 +30,14 @@ pub struct Responded {
     pub(super) then: Then,
 }
 
+impl Responded {
+    /// For an answer that is given up half way, its [`StreamWriter`] dropped: the connection ends at once, so that
+    /// nobody takes a part for the whole.
+    pub(crate) const fn cut() -> Self {
+        Self { then: Then::Cut }
+    }
+}
+
 /// What becomes of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
@@ -194,7 +202,7 @@ impl StreamWriter {
 
     /// Gives the answer up half way, after a write that failed; the connection closes.
     pub fn abandon(self) -> Responded {
-        Responded { then: Then::Cut }
+        Responded::cut()
     }
 
     async fn put(&self, bytes: &[u8]) -> Result<(), StreamClosed> {

@@ -106,6 +106,8 @@ pub struct SseReader {
     data: String,
     id: String,
     retry: Option<u64>,
+    /// The line at hand is one of data whose beginning was taken out.
+    taken: bool,
     refused: Option<SseFault>,
 }
 
@@ -131,8 +133,64 @@ impl SseReader {
             data: String::new(),
             id: String::new(),
             retry: None,
+            taken: false,
             refused: None,
         }
+    }
+
+    /// Bytes of data of the event at hand, as far as they came.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.data.len() + self.line.len()
+    }
+
+    /// Takes out what has come of the data of the event at hand, for an event that is too large to be held. What is
+    /// left of it comes later, as a smaller event.
+    ///
+    /// # Errors
+    /// [`SseFault::NotUtf8`], and the same one ever after.
+    pub fn take_data(&mut self) -> Result<String, SseFault> {
+        const MARK: &[u8] = "\u{feff}".as_bytes();
+        let mut taken = std::mem::take(&mut self.data);
+        // The LF behind the last line belongs to the data only when another line follows.
+        let line_end = taken.pop();
+        // Section 9.2.5: one byte order mark may stand before everything.
+        if self.first && self.line.len() >= MARK.len() {
+            self.first = false;
+            if self.line.starts_with(MARK) {
+                self.line.drain(..MARK.len());
+            }
+        }
+        let begins = [&b"data: "[..], b"data:"]
+            .into_iter()
+            .find(|field| self.line.starts_with(field));
+        let field = match (self.taken, begins) {
+            (true, _) => 0,
+            // A blank may still follow the colon.
+            (false, Some(field)) if self.line.len() > b"data:".len() => field.len(),
+            (false, _) => {
+                self.data.extend(line_end);
+                return Ok(taken);
+            }
+        };
+        taken.extend(line_end);
+        let value = self.line.get(field..).unwrap_or_default();
+        let whole = match std::str::from_utf8(value) {
+            Ok(value) => value,
+            Err(error) if error.error_len().is_some() => {
+                self.refused = Some(SseFault::NotUtf8);
+                return Err(SseFault::NotUtf8);
+            }
+            Err(error) => {
+                let (sound, _) = value.split_at(error.valid_up_to());
+                std::str::from_utf8(sound).unwrap_or_default()
+            }
+        };
+        taken.push_str(whole);
+        let end = field + whole.len();
+        self.line.drain(..end);
+        self.taken = true;
+        Ok(taken)
     }
 
     /// The last event id of the stream (section 9.2.6); it stays set for all later events. `None` while it is empty.
@@ -174,7 +232,14 @@ impl SseReader {
             };
             self.after_cr = line_end == b'\r';
             rest = behind;
-            if self.line.is_empty() {
+            if self.taken {
+                self.taken = false;
+                let mut line = std::mem::take(&mut self.line);
+                line.extend_from_slice(part);
+                let line = String::from_utf8(line).map_err(|_| SseFault::NotUtf8)?;
+                self.data.push_str(&line);
+                self.data.push('\n');
+            } else if self.line.is_empty() {
                 self.line(part, sink)?;
             } else {
                 let mut line = std::mem::take(&mut self.line);
@@ -281,6 +346,38 @@ mod tests {
             assert!(whole.0.starts_with(&events));
         }
         whole
+    }
+
+    #[test]
+    fn a_large_event_can_be_taken_out_piece_by_piece() {
+        let data = "é{\"a\": 1,\u{1f600}}".repeat(3);
+        for line_end in ["\n", "\r\n", "\r"] {
+            for (blank, lines) in [(" ", 1), ("", 1), (" ", 3)] {
+                let line = format!("data:{blank}{data}{line_end}").repeat(lines);
+                let expected = vec![data.as_str(); lines].join("\n");
+                for begin in [": x\n", "", "\u{feff}", "event: e\n", "\n"] {
+                    let begin = begin.replace('\n', line_end);
+                    let bytes = format!("{begin}{line}{line_end}data: next{line_end}{line_end}");
+                    for every in 1..bytes.len() {
+                        let mut reader = SseReader::new(usize::MAX);
+                        let mut taken = String::new();
+                        let mut events = Vec::new();
+                        for piece in bytes.as_bytes().chunks(every) {
+                            reader.feed(piece, |event| events.push(event)).unwrap();
+                            if events.is_empty() {
+                                taken += &reader.take_data().unwrap();
+                            }
+                        }
+                        assert_eq!(taken + &events[0].data, expected, "{bytes} by {every}");
+                        assert_eq!(events[1].data, "next");
+                    }
+                }
+            }
+        }
+        let mut reader = SseReader::new(100);
+        reader.feed(b"\n\ndata: \xff", |_| {}).unwrap();
+        assert_eq!(reader.take_data(), Err(SseFault::NotUtf8));
+        assert_eq!(reader.feed(b"x", |_| {}), Err(SseFault::NotUtf8));
     }
 
     fn plain(data: &str) -> SseEvent {

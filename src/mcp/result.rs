@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use super::rest::Rest;
 use super::version::Version;
 use super::{META_SERVER, implementation};
 use crate::json::{Members, elements, quote, string};
@@ -38,6 +39,9 @@ impl ResultKind {
     }
 }
 
+/// Whether a member of `_meta` is passed on.
+pub type KeepMeta = fn(&str) -> bool;
+
 /// One thing that a service asks of a caller: a method and its parameters.
 #[derive(Clone, Debug)]
 pub struct InputRequest {
@@ -50,9 +54,13 @@ pub struct InputRequest {
 }
 
 /// The result of a request. What an upstream gave is kept as raw text, numbers and order included.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct RpcResult {
     kind: ResultKind,
+    /// What is still to come, of a result that is too large to be held.
+    rest: Option<Rest>,
+    /// Of which `_meta` only so much is passed on: for what is still to come.
+    keeps: Option<KeepMeta>,
     /// Every member but `_meta` and `resultType`.
     members: Vec<(String, Box<RawValue>)>,
     meta: Vec<(String, Box<RawValue>)>,
@@ -189,8 +197,38 @@ impl RpcResult {
     }
 
     /// Keeps only those members of `_meta` that `keep` says.
-    pub fn retain_meta(&mut self, keep: impl Fn(&str) -> bool) {
+    pub fn retain_meta(&mut self, keep: KeepMeta) {
         self.meta.retain(|(key, _)| keep(key));
+        self.keeps = Some(keep);
+    }
+
+    /// A result of which most is still to come.
+    pub(super) fn large(rest: Rest) -> Self {
+        Self {
+            rest: Some(rest),
+            ..Self::default()
+        }
+    }
+
+    /// From what was kept back of a large result.
+    pub(super) fn of_members(members: Vec<(String, Box<RawValue>)>) -> Result<Self, &'static str> {
+        let text: Vec<String> = members
+            .iter()
+            .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
+            .collect();
+        let text = RawValue::from_string(format!("{{{}}}", text.join(",")));
+        Self::parse(&text.map_err(|_| "the result is no object")?)
+    }
+
+    /// Whether most of it is still to come: then it can only be passed on.
+    #[must_use]
+    pub const fn is_large(&self) -> bool {
+        self.rest.is_some()
+    }
+
+    /// What is still to come of a large result, and what is to be done to its end.
+    pub(super) fn take_rest(&mut self) -> Option<(Rest, Option<KeepMeta>)> {
+        Some((self.rest.take()?, self.keeps))
     }
 
     /// A member as it stands.
@@ -237,6 +275,11 @@ impl RpcResult {
     /// The result of `method` for a caller on `version`.
     #[must_use]
     pub fn to_json(&self, method: &str, version: Version) -> String {
+        format!("{{{}}}", self.members_to_json(method, version))
+    }
+
+    /// The members of [`RpcResult::to_json`], without the braces.
+    pub(super) fn members_to_json(&self, method: &str, version: Version) -> String {
         let modern = version.is_modern();
         let server = modern.then(implementation);
         let known = self
@@ -270,7 +313,7 @@ impl RpcResult {
         if !meta.is_empty() {
             parts.push(format!(r#""_meta":{{{}}}"#, meta.join(",")));
         }
-        format!("{{{}}}", parts.join(","))
+        parts.join(",")
     }
 }
 

@@ -18,7 +18,7 @@ use super::result::RpcResult;
 use super::rounds::{Interview, fulfil};
 use super::service::{CallContext, Event, HttpRefusal, LogLevel, Offer, Service};
 use super::session::SessionId;
-use super::stream::{self, Done, RETRY_SECONDS, whole};
+use super::stream::{self, Done, Large, RETRY_SECONDS, whole};
 use super::version::Version;
 use super::{META_CAPABILITIES, META_LOG_LEVEL, implementation};
 use crate::http::{
@@ -48,6 +48,9 @@ const MODERN_METHODS: [&str; 13] = [
     "tasks/update",
     "tasks/cancel",
 ];
+
+/// Bytes of an answer that is gathered for a batch.
+const GATHERED_BYTES: usize = 1_048_576;
 
 /// How one endpoint behaves.
 #[derive(Clone, Debug)]
@@ -282,12 +285,7 @@ impl<S: Service> Server<S> {
                 );
                 let answering: Pin<Box<dyn Future<Output = Done> + Send + '_>> = Box::pin(async {
                     let done = self.answer(from, &prepared.request, &context).await;
-                    let (status, message) = finished(&id, &prepared.request, done);
-                    Done {
-                        status,
-                        messages: vec![message],
-                        is_batch: false,
-                    }
+                    finished(&id, &prepared.request, done)
                 });
                 let cancelled = cancelled(running.as_ref());
                 stream::run(&self.world, responder, answering, events, cancelled).await
@@ -332,6 +330,7 @@ impl<S: Service> Server<S> {
                 status: 200,
                 messages: super::join::all(answers).await,
                 is_batch: true,
+                large: None,
             }
         });
         stream::run(&self.world, responder, answering, events, pending()).await
@@ -383,7 +382,7 @@ impl<S: Service> Server<S> {
         );
         let answering = async {
             let done = self.answer(from, request, &context).await;
-            finished(&id, request, done).1
+            in_one_piece(&id, finished(&id, request, done)).await
         };
         let given_up = async {
             cancelled(running.as_ref()).await;
@@ -498,17 +497,42 @@ fn discovered(offer: &Offer) -> RpcResult {
     result
 }
 
-/// The status and the message of an answer.
-fn finished(id: &Id, request: &Request<'_>, done: Result<RpcResult, RpcError>) -> (u16, String) {
+/// What a request came to, as it is answered.
+fn finished(id: &Id, request: &Request<'_>, done: Result<RpcResult, RpcError>) -> Done {
     match done {
-        Ok(result) => {
-            let result = result.to_json(&request.method, request.version);
-            (200, response(id, &result))
-        }
+        Ok(mut result) => match result.take_rest() {
+            Some((rest, keeps)) => Done {
+                status: 200,
+                messages: Vec::new(),
+                is_batch: false,
+                large: Some(Large {
+                    begin: format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, id.as_json()),
+                    rest,
+                    keeps,
+                    method: request.method.clone().into_owned(),
+                    version: request.version,
+                }),
+            },
+            None => {
+                let result = result.to_json(&request.method, request.version);
+                Done::one(200, response(id, &result))
+            }
+        },
         Err(error) => {
             let error = error.of_era(request.version);
-            (error.status, error.to_json(Some(id)))
+            Done::one(error.status, error.to_json(Some(id)))
         }
+    }
+}
+
+/// The message of an answer that has to be whole.
+async fn in_one_piece(id: &Id, done: Done) -> String {
+    match done.large {
+        None => done.messages.concat(),
+        Some(large) => large
+            .gather(GATHERED_BYTES)
+            .await
+            .unwrap_or_else(|fault| RpcError::new(-32603, fault.to_string()).to_json(Some(id))),
     }
 }
 
@@ -633,10 +657,6 @@ async fn plain(
 }
 
 async fn refuse(responder: Responder, id: Option<&Id>, error: &RpcError) -> Responded {
-    let done = Done {
-        status: error.status,
-        messages: vec![error.to_json(id)],
-        is_batch: false,
-    };
+    let done = Done::one(error.status, error.to_json(id));
     whole(responder, done).await
 }

@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use smol::channel::Receiver;
 
+use super::client::CallFault;
+use super::rest::{Piece, Rest};
+use super::result::{KeepMeta, RpcResult};
 use super::service::Event;
+use super::version::Version;
 use crate::http::sse;
-use crate::http::{Responded, Responder, StreamWriter};
+use crate::http::{Responded, Responder, StreamClosed, StreamWriter};
 use crate::world::World;
 
 /// How long a request may stay unanswered before its stream is opened without its asking.
@@ -42,6 +46,64 @@ pub(super) struct Done {
     pub(super) messages: Vec<String>,
     /// Whether they go out as an array, where no stream is open yet.
     pub(super) is_batch: bool,
+    /// A last message of which most is still to come.
+    pub(super) large: Option<Large>,
+}
+
+impl Done {
+    /// One message.
+    pub(super) fn one(status: u16, message: String) -> Self {
+        Self {
+            status,
+            messages: vec![message],
+            is_batch: false,
+            large: None,
+        }
+    }
+}
+
+/// An answer that is too large to be held.
+pub(super) struct Large {
+    /// The message up to the members of its result.
+    pub(super) begin: String,
+    pub(super) rest: Rest,
+    /// Which `_meta` of it is passed on.
+    pub(super) keeps: Option<KeepMeta>,
+    pub(super) method: String,
+    pub(super) version: Version,
+}
+
+impl Large {
+    /// What follows the members that came in pieces: the end of the message.
+    fn end(&self, mut last: RpcResult, any: bool) -> String {
+        if let Some(keeps) = self.keeps {
+            last.retain_meta(keeps);
+        }
+        let members = last.members_to_json(&self.method, self.version);
+        let comma = if any && !members.is_empty() { "," } else { "" };
+        format!("{comma}{members}}}}}")
+    }
+
+    /// The whole message, where it cannot go out in pieces; at most `limit` bytes.
+    pub(super) async fn gather(mut self, limit: usize) -> Result<String, CallFault> {
+        let mut message = std::mem::take(&mut self.begin).into_bytes();
+        let begun = message.len();
+        loop {
+            match self.rest.next().await? {
+                Piece::Members(bytes) if message.len() + bytes.len() <= limit => {
+                    message.extend_from_slice(&bytes);
+                }
+                Piece::Members(_) => {
+                    return Err(CallFault::Protocol("an answer that is too large"));
+                }
+                Piece::Last(last) => {
+                    message.extend_from_slice(self.end(last, message.len() > begun).as_bytes());
+                    let message = String::from_utf8(message);
+                    return message.map_err(|_| CallFault::Protocol("bytes that are no text"));
+                }
+            }
+        }
+    }
 }
 
 enum Next {
@@ -83,8 +145,22 @@ pub(super) async fn run(
     let mut bytes = Vec::new();
     sse::comment(&mut bytes, "held");
     match next(OPEN_AFTER).await {
+        Next::Done(Done {
+            large: Some(large), ..
+        }) if events.is_empty() => {
+            let sending = in_json(responder, large);
+            return or_cut(sending, cancelled).await;
+        }
         Next::Done(done) if events.is_empty() => return whole(responder, done).await,
-        Next::Done(done) => return drained(responder, bytes, &events, done).await,
+        Next::Done(done) => {
+            let sending = async {
+                match responder.start(200, &STREAM, &bytes).await {
+                    Ok(writer) => last(writer, &events, done).await,
+                    Err(gone) => gone,
+                }
+            };
+            return or_cut(sending, cancelled).await;
+        }
         Next::Event(Event::Message(message)) => sse::event(&mut bytes, Some("message"), &message),
         Next::Event(Event::Hold) | Next::Tick | Next::Cancelled => {}
     }
@@ -95,7 +171,7 @@ pub(super) async fn run(
     loop {
         let mut bytes = Vec::new();
         match next(COMMENT_EVERY).await {
-            Next::Done(done) => return last(writer, &events, done).await,
+            Next::Done(done) => return or_cut(last(writer, &events, done), cancelled).await,
             Next::Cancelled => return writer.finish(b"").await,
             Next::Event(Event::Hold) => continue,
             Next::Event(Event::Message(message)) => {
@@ -109,24 +185,62 @@ pub(super) async fn run(
     }
 }
 
-/// A request that told something and was done at once.
-async fn drained(
-    responder: Responder,
-    mut bytes: Vec<u8>,
-    events: &Receiver<Event>,
-    done: Done,
+/// Sends the end of an answer, unless the request is cancelled before that is out.
+async fn or_cut(
+    sending: impl Future<Output = Responded>,
+    cancelled: Pin<&mut impl Future<Output = ()>>,
 ) -> Responded {
+    let cut = async {
+        cancelled.await;
+        Responded::cut()
+    };
+    smol::future::or(cut, sending).await
+}
+
+async fn last(mut writer: StreamWriter, events: &Receiver<Event>, mut done: Done) -> Responded {
+    let mut bytes = Vec::new();
     append(&mut bytes, events, &done);
-    match responder.start(200, &STREAM, &bytes).await {
-        Ok(writer) => writer.finish(b"").await,
+    let Some(large) = done.large.take() else {
+        return writer.finish(&bytes).await;
+    };
+    bytes.extend_from_slice(b"event: message\ndata: ");
+    bytes.extend_from_slice(large.begin.as_bytes());
+    match writer.write(&bytes).await {
+        Ok(()) => in_pieces(writer, large, b"\n\n").await,
+        Err(StreamClosed) => writer.abandon(),
+    }
+}
+
+async fn in_json(responder: Responder, large: Large) -> Responded {
+    match responder.start(200, &JSON, large.begin.as_bytes()).await {
+        Ok(writer) => in_pieces(writer, large, b"").await,
         Err(gone) => gone,
     }
 }
 
-async fn last(writer: StreamWriter, events: &Receiver<Event>, done: Done) -> Responded {
-    let mut bytes = Vec::new();
-    append(&mut bytes, events, &done);
-    writer.finish(&bytes).await
+/// Passes the rest of an answer on as it comes: the next piece is read when the last one is gone. A fault found late cuts
+/// the answer, so that nobody takes it for whole.
+async fn in_pieces(mut writer: StreamWriter, mut large: Large, end: &[u8]) -> Responded {
+    let mut any = false;
+    loop {
+        match large.rest.next().await {
+            Ok(Piece::Members(bytes)) => {
+                any = true;
+                if writer.write(&bytes).await.is_err() {
+                    return writer.abandon();
+                }
+            }
+            Ok(Piece::Last(last)) => {
+                let mut bytes = large.end(last, any).into_bytes();
+                bytes.extend_from_slice(end);
+                return writer.finish(&bytes).await;
+            }
+            Err(fault) => {
+                log::warn!("a large answer is cut: {fault}");
+                return writer.abandon();
+            }
+        }
+    }
 }
 
 /// What was told last, and the end.

@@ -143,6 +143,16 @@ impl Service for Tools {
                 }
                 Ok(RpcResult::text("told"))
             }
+            ("large" | "large-held", _) => {
+                if name == "large-held" {
+                    context.hold();
+                }
+                let mut result = RpcResult::text(&large_text());
+                result.set("structuredContent", "[1.0]".to_owned());
+                result.set_meta("countersign/outcome", "\"done\"".to_owned());
+                result.set_meta("com.example/kept", "1.0".to_owned());
+                Ok(result)
+            }
             ("form" | "url" | "both", Some(answers)) => {
                 let state = request.param("requestState").unwrap();
                 Ok(RpcResult::text(&format!(
@@ -189,6 +199,11 @@ impl Service for Tools {
     fn listen(&self, _: &String) -> Changes {
         self.announcer.listen()
     }
+}
+
+/// More than anyone here holds: 3 MB, with characters of every length.
+pub fn large_text() -> String {
+    "line\n\"quoted\" é \u{1f600} \\ ".repeat(120_000)
 }
 
 /// What there is to list.

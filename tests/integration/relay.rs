@@ -435,3 +435,145 @@ fn a_legacy_server_that_forgets_its_session_is_opened_anew() {
         }
     });
 }
+
+/// The message of an answer of either form, its chunks taken apart.
+fn answered(got: &[u8]) -> serde_json::Value {
+    let head = got.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    let (head, mut rest) = got.split_at(head);
+    let head = String::from_utf8_lossy(head).to_lowercase();
+    assert!(head.starts_with("http/1.1 200 "), "{head}");
+    let mut body = Vec::new();
+    if head.contains("chunked") {
+        loop {
+            let line = rest.windows(2).position(|two| two == b"\r\n").unwrap();
+            let size = std::str::from_utf8(&rest[..line]).unwrap();
+            let size = usize::from_str_radix(size, 16).unwrap();
+            body.extend_from_slice(&rest[line + 2..line + 2 + size]);
+            rest = &rest[line + 4 + size..];
+            if size == 0 {
+                break;
+            }
+        }
+    } else {
+        body.extend_from_slice(rest);
+    }
+    let body = String::from_utf8(body).unwrap();
+    if head.contains("text/event-stream") {
+        let mut data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+        return serde_json::from_str(data.next().unwrap()).unwrap();
+    }
+    serde_json::from_str(&body).unwrap()
+}
+
+async fn bytes_of(world: &World, address: SocketAddr, headers: &str, body: &str) -> Vec<u8> {
+    let caller = lab::Caller::connect(world, address).await;
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    caller.send(request.as_bytes()).await;
+    caller.until_end().await;
+    let received = caller.received.lock().unwrap();
+    received.clone()
+}
+
+#[test]
+fn a_large_result_comes_through_whole_and_in_the_words_of_its_caller() {
+    lab::run(|world| async move {
+        let text = crate::eras::large_text();
+        for (caller, server) in PAIRS {
+            for tool in ["far__large", "far__large-held"] {
+                let relayed = start(&world, server);
+                let headers = relayed.caller(caller).await;
+                let (with, body) = relayed.request(caller, &headers, "1", tool);
+                let got = bytes_of(&world, relayed.near.address, &with, &body).await;
+                let message = answered(&got);
+                let result = &message["result"];
+                let what = format!("{caller:?} {server:?} {tool}");
+                assert!(result["content"][0]["text"] == text.as_str(), "{what}");
+                let modern = caller == Era::Modern;
+                assert_eq!(result.get("resultType").is_some(), modern, "{what}");
+                // Anything but an object is not for a legacy caller, and a legacy server must not send it either.
+                let structured = modern && server == Era::Modern;
+                assert_eq!(
+                    result.get("structuredContent").is_some(),
+                    structured,
+                    "{what}"
+                );
+                let meta = &result["_meta"];
+                assert_eq!(meta["com.example/kept"], 1.0, "{what}");
+                assert!(meta.get("countersign/outcome").is_none(), "{what}");
+            }
+        }
+    });
+}
+
+/// A server that begins a large answer and then does what its name says.
+struct Cut(&'static str);
+
+impl Handler for Cut {
+    async fn handle(&self, request: Request, responder: Responder) -> Responded {
+        let body = request.body.read_all(1 << 20).await.unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let id = &body["id"];
+        if body["method"] == "server/discover" {
+            let answer = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{}}}}}}"#
+            );
+            let json = [("content-type", "application/json")];
+            return responder.send(200, &json, answer.as_bytes()).await;
+        }
+        let text = "x".repeat(100_000);
+        let begin = format!(
+            r#"data: {{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{text}"#
+        );
+        let json = [("content-type", "text/event-stream")];
+        let mut writer = match responder.start(200, &json, begin.as_bytes()).await {
+            Ok(writer) => writer,
+            Err(gone) => return gone,
+        };
+        let rest = match self.0 {
+            "ends" => return writer.finish(b"").await,
+            "closes" => return writer.abandon(),
+            "breaks the grammar" => "\"}]]",
+            "names another request" => "\"}]},\"id\":\"other\"}\n\n",
+            "asks" => "\"}],\"resultType\":\"input_required\"}}\n\n",
+            "is an error too" => "\"}]},\"error\":{}}\n\n",
+            _ => "\"}]}}\n\n",
+        };
+        let _ = writer.write(rest.as_bytes()).await;
+        writer.finish(b"").await
+    }
+}
+
+#[test]
+fn a_large_answer_with_a_fault_at_its_end_is_cut() {
+    lab::run(|world| async move {
+        for what in [
+            "ends",
+            "closes",
+            "breaks the grammar",
+            "names another request",
+            "asks",
+            "is an error too",
+            "is sound",
+        ] {
+            let far = lab::listen(&world, Cut(what));
+            let config = lab::config(&format!(
+                "servers:\n  - slug: far\n    kind: remote-http\n    url: http://{far}/mcp\n"
+            ));
+            let (_, mut near) = Served::apart(&world, false);
+            near.address = lab::gateway(&world, &config);
+            let (headers, body) = modern("tools/call", r#""name":"far__x""#, "{}", "");
+            let got = bytes_of(&world, near.address, &headers, &body).await;
+            let whole = got.ends_with(b"0\r\n\r\n");
+            assert_eq!(
+                whole,
+                what == "is sound",
+                "{what} {}",
+                String::from_utf8_lossy(&got[got.len().saturating_sub(600)..])
+            );
+            assert!(got.len() > 60_000, "{what}");
+        }
+    });
+}

@@ -9,12 +9,15 @@ use smol::channel::Sender;
 use url::Url;
 
 use super::answer::{Heard, answer_to, hear, response_to};
+use super::pieces::{Large, closed, too_large};
 use super::{CallFault, HeaderSource, Listener, Outgoing, agreed};
 use crate::http::sse::{SseEvent, SseReader};
-use crate::http::{self, ClientFault, Connection, FaultKind, Method, OutRequest, Reply};
+use crate::http::{self, Connection, Method, OutRequest, Reply};
 use crate::json::Members;
 use crate::mcp::capabilities::{Ability, ClientCapabilities};
 use crate::mcp::message::Id;
+use crate::mcp::rest::Rest;
+use crate::mcp::result::RpcResult;
 use crate::mcp::version::Version;
 use crate::mcp::{header, implementation};
 use crate::secret::Secret;
@@ -23,6 +26,9 @@ use crate::world::World;
 
 /// The largest answer that is held, in bytes.
 const ANSWER_BYTES: usize = 33_554_432;
+
+/// From how many bytes on an answer may come in pieces. Less is answered whole, with an HTTP status that says how it went.
+const PIECES_FROM: usize = 65_536;
 
 /// How long a finding that a server is of the legacy era is believed: one that has been upgraded since would never
 /// fail by itself.
@@ -120,7 +126,7 @@ impl HttpServer {
         deadline: Instant,
         listener: &mut Listener<'_>,
         ids: &(dyn Fn() -> Id + Sync),
-    ) -> Result<Box<RawValue>, CallFault> {
+    ) -> Result<RpcResult, CallFault> {
         let session = self.session(deadline, ids).await?;
         let mut gone = Gone {
             server: self,
@@ -137,7 +143,10 @@ impl HttpServer {
         {
             *self.found.lock().await = None;
         }
-        done
+        match done? {
+            Read::Whole(raw) => RpcResult::parse(&raw).map_err(CallFault::Protocol),
+            Read::Large(large) => Ok(RpcResult::large(Rest::new(*large))),
+        }
     }
 
     /// Whether a fault says that what was found out is no longer so: "ended → MUST 404"; and a modern verdict ends with an
@@ -252,7 +261,7 @@ impl Post {
             let discovered = self
                 .exchange(&Session::MODERN, &ids(), &request, deadline, &mut nobody)
                 .await;
-            match discovered {
+            match discovered.and_then(Read::whole) {
                 Ok(said) => return Ok((Session::MODERN, said)),
                 Err(fault) if wanted.is_some() || !means_legacy(&fault) => return Err(fault),
                 Err(_) => {}
@@ -303,9 +312,8 @@ impl Post {
             news: &mut |_| {},
             questions: None,
         };
-        let said = self
-            .read(reply, &opening, id, deadline, &mut nobody)
-            .await?;
+        let said = self.read(reply, &opening, id, deadline, &mut nobody, false);
+        let said = said.await?.whole()?;
         let version =
             agreed(&said).ok_or(CallFault::Protocol("no protocol version that both speak"))?;
         let session = Session {
@@ -342,7 +350,7 @@ impl Post {
         request: &Outgoing<'_>,
         deadline: Instant,
         listener: &mut Listener<'_>,
-    ) -> Result<Box<RawValue>, CallFault> {
+    ) -> Result<Read, CallFault> {
         let mut head = self.head(session)?;
         if session.version.is_modern() {
             head = head.header("mcp-method", request.method)?;
@@ -356,7 +364,9 @@ impl Post {
         let body = request.to_json(id, session.version);
         let sent = head.body(body.into_bytes());
         let reply = self.http.send(sent, deadline, request.connection).await?;
-        self.read(reply, session, id, deadline, listener).await
+        let in_pieces = request.in_pieces;
+        self.read(reply, session, id, deadline, listener, in_pieces)
+            .await
     }
 
     fn head(&self, session: &Session) -> Result<OutRequest, CallFault> {
@@ -381,7 +391,8 @@ impl Post {
         id: &Id,
         deadline: Instant,
         listener: &mut Listener<'_>,
-    ) -> Result<Box<RawValue>, CallFault> {
+        in_pieces: bool,
+    ) -> Result<Read, CallFault> {
         let status = reply.status;
         if (300..400).contains(&status) {
             return Err(CallFault::Status(status));
@@ -389,10 +400,19 @@ impl Post {
         let media = reply.headers.get("content-type").unwrap_or_default();
         let media = media.to_ascii_lowercase();
         if media.starts_with(b"application/json") {
-            let body = reply.read_all(ANSWER_BYTES).await?;
+            let mut body = Vec::new();
+            while let Some(chunk) = reply.next_chunk().await? {
+                body.extend_from_slice(&chunk);
+                if in_pieces && status == 200 && body.len() > PIECES_FROM {
+                    return Large::of_body(reply, id, &body).map(Read::Large);
+                }
+                if body.len() > ANSWER_BYTES {
+                    return Err(too_large());
+                }
+            }
             // "A client must parse a JSON-RPC error body from any status".
             return match hear(&body, id, listener) {
-                Ok(Heard::Answer(answer)) => answer,
+                Ok(Heard::Answer(answer)) => answer.map(Read::Whole),
                 _ if status >= 400 => Err(CallFault::Status(status)),
                 Ok(_) => Err(CallFault::Protocol("an answer to another request")),
                 Err(what) => Err(CallFault::Protocol(what)),
@@ -407,11 +427,7 @@ impl Post {
         let mut reader = SseReader::new(ANSWER_BYTES);
         loop {
             let Some(chunk) = reply.next_chunk().await? else {
-                let closed = ClientFault {
-                    kind: FaultKind::Closed,
-                    sent: true,
-                };
-                return Err(closed.into());
+                return Err(closed());
             };
             let mut events: Vec<SseEvent> = Vec::new();
             reader
@@ -420,7 +436,7 @@ impl Post {
             for event in events.iter().filter(|event| !event.data.is_empty()) {
                 let heard = hear(event.data.as_bytes(), id, listener);
                 match heard.map_err(CallFault::Protocol)? {
-                    Heard::Answer(answer) => return answer,
+                    Heard::Answer(answer) => return answer.map(Read::Whole),
                     // "Server-initiated requests" ended with the legacy era.
                     Heard::Asked(theirs, asked) if !session.version.is_modern() => {
                         let answer = answer_to(asked, listener.questions.as_ref()).await;
@@ -430,6 +446,25 @@ impl Post {
                     Heard::Asked(..) | Heard::Other => {}
                 }
             }
+            // Only answers are that large; what else is, is no news that anyone waits for.
+            if in_pieces && reader.pending() > PIECES_FROM {
+                return Large::of_stream(reply, id, reader).map(Read::Large);
+            }
+        }
+    }
+}
+
+/// What was read of an answer.
+enum Read {
+    Whole(Box<RawValue>),
+    Large(Box<Large>),
+}
+
+impl Read {
+    fn whole(self) -> Result<Box<RawValue>, CallFault> {
+        match self {
+            Self::Whole(raw) => Ok(raw),
+            Self::Large(_) => Err(too_large()),
         }
     }
 }

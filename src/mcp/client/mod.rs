@@ -3,6 +3,7 @@
 mod answer;
 mod fault;
 mod http;
+mod pieces;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,6 +53,8 @@ pub struct Outgoing<'a> {
     pub log_level: Option<&'a str>,
     /// Which connection it may use.
     pub connection: Connection,
+    /// Whether a result that is too large to be held may come in pieces: for what is passed on.
+    pub in_pieces: bool,
 }
 
 impl<'a> Outgoing<'a> {
@@ -67,6 +70,7 @@ impl<'a> Outgoing<'a> {
             capabilities: ClientCapabilities::NONE,
             log_level: None,
             connection: Connection::Pooled,
+            in_pieces: false,
         }
     }
 
@@ -201,11 +205,9 @@ impl Client {
         listener: &mut Listener<'_>,
     ) -> Result<RpcResult, CallFault> {
         let id = self.id();
-        let raw = self
-            .server
+        self.server
             .request(&id, request, deadline, listener, &|| self.id())
-            .await?;
-        RpcResult::parse(&raw).map_err(CallFault::Protocol)
+            .await
     }
 
     /// A whole list, all pages: the elements of the member `name` of each page, as JSON.
