@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::support::PATIENCE;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_countersign");
 
 fn run(arguments: &[&str], env: &[(&str, &str)]) -> Output {
@@ -28,8 +30,18 @@ pub struct Server {
 
 impl Server {
     pub fn start(arguments: &[&str], env: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(PROGRAM)
-            .args(arguments)
+        Self::spawn(Command::new(PROGRAM).args(arguments), env)
+    }
+
+    /// Starts it with so many descriptors at most.
+    pub fn start_limited(descriptors: u64, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        Self::spawn(shell.args(["-c", &script, PROGRAM]).args(arguments), &[])
+    }
+
+    fn spawn(command: &mut Command, env: &[(&str, &str)]) -> Self {
+        let mut child = command
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -57,6 +69,23 @@ impl Server {
                 return rest.split('/').next().unwrap().to_owned();
             }
         }
+    }
+
+    /// The next line that it says and that holds `marker`.
+    pub fn line(&self, marker: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|end| panic!("it never said {marker:?}: {end}"));
+            if line.contains(marker) {
+                return line;
+            }
+        }
+    }
+
+    /// How many lines it said since the last look that hold `marker`.
+    pub fn count(&self, marker: &str) -> usize {
+        let lines = self.lines.try_iter();
+        lines.filter(|line| line.contains(marker)).count()
     }
 
     pub fn id(&self) -> u32 {
