@@ -1,9 +1,13 @@
 //! The shipped program: real processes, their exit codes, their outputs, and everything that they log at trace.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crate::support::{PATIENCE, Raw};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_countersign");
 
@@ -28,8 +32,18 @@ pub struct Server {
 
 impl Server {
     pub fn start(arguments: &[&str], env: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(PROGRAM)
-            .args(arguments)
+        Self::spawn(Command::new(PROGRAM).args(arguments), env)
+    }
+
+    /// Starts it with so many descriptors at most.
+    pub fn start_limited(descriptors: u64, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        Self::spawn(shell.args(["-c", &script, PROGRAM]).args(arguments), &[])
+    }
+
+    fn spawn(command: &mut Command, env: &[(&str, &str)]) -> Self {
+        let mut child = command
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -57,6 +71,23 @@ impl Server {
                 return rest.split('/').next().unwrap().to_owned();
             }
         }
+    }
+
+    /// The next line that it says and that holds `marker`.
+    pub fn line(&self, marker: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|end| panic!("it never said {marker:?}: {end}"));
+            if line.contains(marker) {
+                return line;
+            }
+        }
+    }
+
+    /// How many lines it said since the last look that hold `marker`.
+    pub fn count(&self, marker: &str) -> usize {
+        let lines = self.lines.try_iter();
+        lines.filter(|line| line.contains(marker)).count()
     }
 
     pub fn id(&self) -> u32 {
@@ -412,4 +443,69 @@ fn a_caller_that_is_interrupted_deletes_nothing() {
         "{rest:?}"
     );
     std::io::stdout().flush().unwrap();
+}
+
+/// How many connections of `local` are in one of those states of the kernel's, by its numbers in `/proc/net/tcp`.
+fn in_state(local: SocketAddr, states: &[&str]) -> usize {
+    let port = format!(":{:04X}", local.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let of_ours = |line: &&str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let local = fields.next().is_some_and(|field| field.ends_with(&port));
+        local && fields.nth(1).is_some_and(|state| states.contains(&state))
+    };
+    table.lines().filter(of_ours).count()
+}
+
+/// The kernel keeps the ends of the old process' connections, those that their callers close and those that they do not.
+#[test]
+fn a_restart_gets_its_port_back_at_once() {
+    // The first until the caller's kernel has acknowledged the end.
+    const FIN_WAIT: &[&str] = &["04", "05"];
+    const TIME_WAIT: &[&str] = &["06"];
+    let config = |listen: &str| {
+        let text = format!(
+            "gateway: {{listen: \"{listen}\"}}\nservers:\n  - {{slug: one, kind: command, tools: [{{name: open, argv: [\"true\"]}}]}}\n"
+        );
+        File::new("restart.yaml", &text)
+    };
+    let start = |config: &File| Server::start(&["serve", "--config", config.path()], &[]);
+    let ask = |address: SocketAddr| {
+        let mut raw = Raw::connect(address);
+        raw.send("GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let answer = raw.answer();
+        assert_eq!((answer.status, answer.closes()), (405, false));
+        raw
+    };
+    for orderly in [true, false] {
+        let any_port = config("127.0.0.1:0");
+        let server = start(&any_port);
+        let listened = server.address("gateway");
+        let address: SocketAddr = listened.parse().unwrap();
+        let closing: Vec<Raw> = (0..3).map(|_| ask(address)).collect();
+        let staying: Vec<Raw> = (0..3).map(|_| ask(address)).collect();
+        if orderly {
+            assert_eq!(server.end().0, Some(0));
+        } else {
+            drop(server);
+        }
+        for raw in closing {
+            raw.ends();
+        }
+        let since = Instant::now();
+        while in_state(address, TIME_WAIT) < 3 {
+            assert!(since.elapsed() < PATIENCE, "the server's end closed first");
+            std::thread::yield_now();
+        }
+        assert_eq!(in_state(address, FIN_WAIT), staying.len());
+
+        let same_port = config(&listened);
+        let again = start(&same_port);
+        assert_eq!(again.address("gateway"), listened);
+        drop(ask(address));
+        assert_eq!(in_state(address, TIME_WAIT), 3, "it was no test");
+        for raw in staying {
+            raw.ends();
+        }
+    }
 }

@@ -1,9 +1,13 @@
-//! A crowd of slow and idle connections beside healthy ones, against the real program.
+//! A crowd of slow and idle connections beside healthy ones, against the real program, with and without descriptors left.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
 use crate::binary::{File, Server};
+use crate::lab::{self, Acts, Endpoint, Reply, created, within};
+use crate::support::{OnThread, Raw};
 
 /// Connections that never finish what they began. Well under what the descriptors of a CI machine allow.
 const SLOW: usize = 2_000;
@@ -98,4 +102,174 @@ fn two_thousand_slow_connections_do_not_stop_a_healthy_one() {
         stream.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"HTTP/1.1 200 OK");
     }
+}
+
+#[test]
+fn the_descriptors_that_there_are_bound_the_connections() {
+    let config = config();
+    let server = Server::start_limited(160, &["serve", "--config", config.path()]);
+    // Half of those that are left for connections.
+    server.line("160 descriptors allow 16 connections instead of 16384");
+    let address = server.address("gateway");
+    let connect = || TcpStream::connect(&address).unwrap();
+    let mut all: Vec<TcpStream> = (0..16).map(|_| connect()).collect();
+    for stream in &mut all {
+        ask(stream);
+    }
+    let refused = Raw::of(connect());
+    assert!(refused.end().0.starts_with("HTTP/1.1 503 "));
+    for stream in &mut all {
+        ask(stream);
+    }
+    // One that leaves makes room; how soon that is seen is not said.
+    drop(all.pop());
+    let mut refused = 0;
+    let answer = loop {
+        let mut raw = Raw::of(connect());
+        raw.send(list());
+        let answer = raw.answer();
+        if answer.status != 503 {
+            break answer;
+        }
+        refused += 1;
+        assert!(refused < 10_000, "there was never room");
+    };
+    assert_eq!(answer.status, 200);
+    assert_eq!(server.count("accepting a connection failed"), 0);
+}
+
+/// Clock ticks, of which there are 100 a second, that the process had of the processor.
+fn ticks(pid: u32) -> usize {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // Behind the name, which is in parentheses: the state is the third field, user and system time are 14 and 15.
+    let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+    fields
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse::<usize>().unwrap())
+        .sum()
+}
+
+/// Calls `act`, and the question gets to the endpoint.
+fn held(gateway: &str, endpoint: &Endpoint, session: &str) -> Raw {
+    let mut raw = Raw::of(TcpStream::connect(gateway).unwrap());
+    let channel = endpoint.channel(session);
+    let headers = [("X-Elicitation-Url", channel.as_str())];
+    raw.send(lab::call("/mcp?servers=one", "act", "{}", &headers));
+    loop {
+        let (seen, reply) = next(endpoint);
+        if seen.is_post() {
+            assert!(seen.target.contains(session), "{}", seen.target);
+            reply.send_blocking(created()).unwrap();
+            return raw;
+        }
+        reply.send_blocking(Reply::pending()).unwrap();
+    }
+}
+
+fn next(endpoint: &Endpoint) -> (lab::Seen, smol::channel::Sender<Reply>) {
+    smol::block_on(within("a request to the endpoint", endpoint.next()))
+}
+
+/// Answers the next polls, one of each session.
+fn answer(endpoint: &Endpoint, answers: &[(&str, Reply)]) {
+    let mut left = answers.to_vec();
+    while !left.is_empty() {
+        let (seen, reply) = next(endpoint);
+        let at = left
+            .iter()
+            .position(|(session, _)| seen.target.contains(session));
+        let with = at.map_or_else(Reply::pending, |at| left.remove(at).1);
+        reply.send_blocking(with).unwrap();
+    }
+}
+
+/// Accepting fails while there is no descriptor. That costs nothing, ends nothing, and passes.
+#[test]
+fn a_server_out_of_descriptors_waits_and_keeps_what_it_holds() {
+    const ROOM: usize = 24;
+    let there = OnThread::hand_driven();
+    let endpoint = Endpoint::start(&there.world);
+    let acts = Acts::new();
+    let config = File::new(
+        "descriptors.yaml",
+        &format!(
+            "gateway: {{listen: 127.0.0.1:0, elicitation: {{allowedUrlPrefixes: [\"{}\"]}}}}\nservers:\n  - slug: one\n    kind: command\n    confirmations: true\n    tools:\n      - {{name: act, argv: {}, gate: It acts.}}\ntiming: {{pollMs: 1000}}\nlog: {{level: warn}}\n",
+            endpoint.prefix(),
+            acts.argv()
+        ),
+    );
+    let server = Server::start(&["serve", "--config", config.path()], &[]);
+    let address = server.address("gateway");
+    let connect = || TcpStream::connect(&address).unwrap();
+    let mut early = connect();
+    ask(&mut early);
+    let mut declined = held(&address, &endpoint, "first-5d1c");
+    let mut accepted = held(&address, &endpoint, "second-83aa");
+
+    // From now on there are so many more than it holds, with gaps between them: an act needs some ten.
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap();
+    let number = |entry: std::io::Result<std::fs::DirEntry>| -> u64 {
+        let name = entry.unwrap().file_name();
+        name.to_str().unwrap().parse().unwrap()
+    };
+    let open: std::collections::BTreeSet<u64> = open.map(number).collect();
+    let most = (0..)
+        .filter(|number| !open.contains(number))
+        .nth(ROOM)
+        .unwrap();
+    let limit = Rlimit {
+        current: Some(most),
+        maximum: Some(most),
+    };
+    prlimit(Pid::from_raw(server.id() as i32), Resource::Nofile, limit).unwrap();
+    let crowd: Vec<TcpStream> = (0..2 * ROOM).map(|_| connect()).collect();
+    let mut waiting = connect();
+    waiting.write_all(&list()).unwrap();
+    server.line("accepting a connection failed");
+
+    // Its own polls are the measure of time: about a second lies between two of one call.
+    let pending = [("first", Reply::pending()), ("second", Reply::pending())];
+    answer(&endpoint, &pending);
+    server.count("");
+    let before = ticks(server.id());
+    for _ in 0..2 {
+        answer(&endpoint, &pending);
+    }
+    let spent = ticks(server.id()) - before;
+    let failures = server.count("accepting a connection failed");
+    println!("{failures} times accepting failed in {spent} ticks");
+    // About 20 and 0. A loop without a pause would fail some 100,000 times, and spend some 200.
+    assert!((1..1000).contains(&failures), "{failures}");
+    assert!(spent <= failures, "{spent} ticks, {failures} failures");
+
+    // What is held goes on: on connections that are open. An act would need more of them.
+    ask(&mut early);
+    answer(
+        &endpoint,
+        &[
+            (
+                "first",
+                Reply::json(r#"{"action":"decline","content":null}"#),
+            ),
+            ("second", Reply::accept()),
+        ],
+    );
+    declined.until(r#""countersign/outcome":"declined""#);
+    accepted.until("Nothing ran.");
+    assert_eq!(acts.count(), 0);
+
+    // Whoever waited is served once others leave, and so is whoever comes.
+    drop(crowd);
+    waiting
+        .set_read_timeout(Some(crate::support::PATIENCE))
+        .unwrap();
+    let mut got = [0; 15];
+    waiting.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"HTTP/1.1 200 OK");
+    ask(&mut connect());
+    let mut acted = held(&address, &endpoint, "third-07f2");
+    answer(&endpoint, &[("third", Reply::accept())]);
+    acted.until(r#""countersign/outcome":"done""#);
+    assert_eq!(acts.count(), 1);
 }

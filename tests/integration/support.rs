@@ -188,7 +188,10 @@ impl Raw {
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Err(End::Reset),
-            Err(error) => panic!("nothing came: {error}"),
+            Err(error) => panic!(
+                "nothing came behind {:?}: {error}",
+                String::from_utf8_lossy(&self.received)
+            ),
         }
     }
 

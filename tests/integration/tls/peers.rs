@@ -7,7 +7,7 @@ use countersign::http::FaultKind;
 use countersign::world::tls::TlsFault;
 
 use super::certificates::{Files, Pki};
-use super::{Served, client, get, get_path, many, run, within};
+use super::{MANY, Served, client, get, get_path, many, run, within};
 
 /// `openssl s_server` on a port that it chose. Ended when dropped.
 struct Server {
@@ -292,6 +292,65 @@ fn curl_and_our_server() {
         let wrong_name = format!("https://127.0.0.1:{}/", named.port);
         let done = curl(&pki, vec![wrong_name]).await.unwrap();
         assert_eq!(done.status.code(), Some(60), "{}", text(&done.stderr));
+    });
+}
+
+/// Two of each kind on one connection: where the first one's answer ends, the second one's begins.
+#[test]
+fn curl_keeps_its_connection() {
+    run(|world, pki| async move {
+        let served = Served::start(&world, &pki.good);
+        let url = |path: &str| format!("https://localhost:{}{path}", served.port);
+        let upload = pki.folder.join("upload-twice");
+        std::fs::write(&upload, many()).unwrap();
+        let data = format!("@{}", upload.display());
+        // It waits for the interim reply longer than it may take in all.
+        let waits = [
+            "-H",
+            "Expect: 100-continue",
+            "--expect100-timeout",
+            "60",
+            "--data-binary",
+            &data,
+        ];
+        let at_once = ["-H", "Expect:", "--data-binary", &data];
+        let chunked = ["-H", "Transfer-Encoding: chunked"];
+        let hello = b"hello over TLS\n".to_vec();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {MANY}\r\n\r\n").into_bytes();
+        let rows: [(&str, Vec<&str>, Vec<u8>); 8] = [
+            ("GET /", vec![], hello.clone()),
+            ("GET /many", vec![], many()),
+            ("HEAD /many", vec!["-I"], head),
+            ("OPTIONS /", vec!["-X", "OPTIONS"], hello.clone()),
+            (
+                "OPTIONS *",
+                vec!["-X", "OPTIONS", "--request-target", "*"],
+                hello,
+            ),
+            ("POST /echo", waits.to_vec(), many()),
+            ("POST /echo", [&chunked[..], &at_once].concat(), many()),
+            ("POST /echo", [&chunked[..], &waits].concat(), many()),
+        ];
+        for (what, options, answer) in rows {
+            let path = what.split_once(' ').unwrap().1.replace('*', "/");
+            let mut arguments = vec!["-v", "--http1.1", "-w"];
+            arguments.push("%{http_version} %{http_code} %{num_connects}\n");
+            arguments.extend(&options);
+            let mut arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+            arguments.extend([url(&path), url(&path)]);
+            let Some(done) = curl(&pki, arguments).await else {
+                return;
+            };
+            let said = text(&done.stderr);
+            let expected = [&answer[..], b"1.1 200 1\n", &answer, b"1.1 200 0\n"].concat();
+            assert!(done.stdout == expected, "{what} {options:?}: {said}");
+            let count = |line: &str| said.lines().filter(|said| said.trim_end() == line).count();
+            assert_eq!(count(&format!("> {what} HTTP/1.1")), 2, "{said}");
+            let interim = if options.contains(&waits[1]) { 2 } else { 0 };
+            assert_eq!(count("< HTTP/1.1 100 Continue"), interim, "{said}");
+            let pieces = if options.contains(&chunked[1]) { 2 } else { 0 };
+            assert_eq!(count("> Transfer-Encoding: chunked"), pieces, "{said}");
+        }
     });
 }
 
