@@ -11,6 +11,7 @@
 
 mod approval_answer;
 mod approval_url;
+mod choice;
 mod chunked_body;
 mod configuration;
 mod differential_body;
