@@ -7,7 +7,7 @@ use countersign::http::head::{
 use crate::choice::cuts;
 
 /// What a reply can be to; its length is no divisor of 256, so each is chosen by many first bytes.
-const METHODS: [Method; 5] = [
+pub const METHODS: [Method; 5] = [
     Method::Get,
     Method::Post,
     Method::Head,
