@@ -9,10 +9,10 @@ use crate::differential_body::{agrees, agrees_with_async_h1, agrees_with_rfc9112
 use crate::others::{Stop, async_h1, ours, rfc9112, sized};
 
 /// Room for the fields of a head, more than we accept.
-const MOST_FIELDS: usize = 256;
+pub const MOST_FIELDS: usize = 256;
 
 /// `async-h1` refuses a head of so many bytes.
-const ASYNC_H1_HEAD_BYTES: usize = 8192;
+pub const ASYNC_H1_HEAD_BYTES: usize = 8192;
 
 /// Any bytes as the start of a connection, read by us, by `httparse`, by RFC 9112 and by `async-h1`:
 ///

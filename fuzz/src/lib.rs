@@ -11,10 +11,12 @@
 
 mod approval_answer;
 mod approval_url;
+mod choice;
 mod chunked_body;
 mod configuration;
 mod differential_body;
 mod differential_request;
+mod differential_response;
 mod header_values;
 mod jsonrpc_envelope;
 mod others;
@@ -28,6 +30,7 @@ pub use chunked_body::chunked_body;
 pub use configuration::configuration;
 pub use differential_body::differential_body;
 pub use differential_request::differential_request;
+pub use differential_response::differential_response;
 pub use header_values::header_values;
 pub use jsonrpc_envelope::jsonrpc_envelope;
 pub use request_head::request_head;
@@ -45,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     ("configuration", configuration),
     ("differential_body", differential_body),
     ("differential_request", differential_request),
+    ("differential_response", differential_response),
     ("header_values", header_values),
     ("jsonrpc_envelope", jsonrpc_envelope),
     ("request_head", request_head),

@@ -4,8 +4,7 @@ use countersign::http::head::{
     Framing, HeadLimits, HeadWriter, Method, Parsed, RequestHead, parse_request,
 };
 
-/// Longest input of which every prefix is tried; of longer ones, this many.
-const PREFIXES: usize = 256;
+use crate::choice::cuts;
 
 /// Any bytes as the start of a connection:
 ///
@@ -16,7 +15,7 @@ const PREFIXES: usize = 256;
 pub fn request_head(input: &[u8]) {
     let limits = HeadLimits::default();
     let whole = parse_request(input, &limits);
-    for end in (0..input.len()).step_by(input.len() / PREFIXES + 1) {
+    for end in cuts(input) {
         match parse_request(&input[..end], &limits) {
             Ok(Parsed::Partial) => {}
             early => assert_eq!(early, whole, "{end} bytes give another answer than all"),

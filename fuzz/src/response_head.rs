@@ -4,11 +4,10 @@ use countersign::http::head::{
     HeadLimits, HeadWriter, Method, Parsed, ReplyFraming, ResponseHead, parse_response,
 };
 
-/// Longest input of which every prefix is tried; of longer ones, this many.
-const PREFIXES: usize = 256;
+use crate::choice::cuts;
 
 /// What a reply can be to; its length is no divisor of 256, so each is chosen by many first bytes.
-const METHODS: [Method; 5] = [
+pub const METHODS: [Method; 5] = [
     Method::Get,
     Method::Post,
     Method::Head,
@@ -30,7 +29,7 @@ pub fn response_head(input: &[u8]) {
     let method = METHODS[usize::from(*first) % METHODS.len()];
     let parse = |bytes: &[u8]| parse_response(bytes, &method, &HeadLimits::default());
     let whole = parse(input);
-    for end in (0..input.len()).step_by(input.len() / PREFIXES + 1) {
+    for end in cuts(input) {
         match parse(&input[..end]) {
             Ok(Parsed::Partial) => {}
             early => assert_eq!(early, whole, "{end} bytes give another answer than all"),

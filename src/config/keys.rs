@@ -330,24 +330,30 @@ pub(crate) fn find(path: &str) -> Option<&'static Key> {
 
 /// The keys that a section may hold, each with its name.
 pub(crate) fn children(section: &Key) -> impl Iterator<Item = (&'static str, &'static Key)> {
-    let section = section.path;
-    KEYS.iter().filter_map(move |key| {
-        let rest = key.path.strip_prefix(section)?;
-        let name = if section.is_empty() {
-            rest
-        } else {
-            rest.strip_prefix('.')?
-        };
-        let direct = !name.is_empty() && !name.contains(['.', '[']);
-        direct.then_some((name, key))
-    })
+    KEYS.iter()
+        .filter_map(|key| Some((name_in(section, key)?, key)))
+}
+
+/// What a key is called in that section, if it is there and not deeper.
+fn name_in(section: &Key, key: &'static Key) -> Option<&'static str> {
+    let rest = key.path.strip_prefix(section.path)?;
+    let name = if section.path.is_empty() {
+        rest
+    } else {
+        rest.strip_prefix('.')?
+    };
+    let direct = !name.is_empty() && !name.contains(['.', '[']);
+    direct.then_some(name)
 }
 
 /// The row of a section's key of that name.
 pub(crate) fn child(section: &Key, name: &str) -> Option<&'static Key> {
-    children(section)
-        .find(|(its, _)| *its == name)
-        .map(|(_, key)| key)
+    let dot = usize::from(!section.path.is_empty());
+    let length = section.path.len() + dot + name.len();
+    // Asked more than a hundred times for each file: only what is as long is looked at.
+    KEYS.iter()
+        .filter(|key| key.path.len() == length)
+        .find(|key| name_in(section, key) == Some(name))
 }
 
 /// The row that describes the items of a list, or the values of a map with names of the author's own.

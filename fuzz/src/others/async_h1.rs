@@ -1,24 +1,42 @@
-//! `async-h1`'s server, driven from memory.
+//! `async-h1`'s server and client, driven from memory.
 //!
 //! It gets one byte for each read and is polled by hand, so that what it has read when it is done is where it takes
 //! the message to end. Given more at once it would refuse a chunked body that anything follows, and wait without a
 //! waker for trailers that are not there yet.
 
+use std::collections::BTreeMap;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use countersign::http::head::Framing;
 use futures_io::{AsyncRead, AsyncWrite};
+use http_types::headers::HeaderValues;
 
 use super::{Body, Reading, Stop};
 
-/// A head that was accepted, and what became of its body.
+/// The head of a request that was accepted, and what became of its body.
 #[derive(Debug)]
 pub struct Request {
     /// Bytes of the head.
     pub head: usize,
     /// How the body ends.
+    pub framing: Framing,
+    /// The body behind it.
+    pub body: Reading<Body>,
+}
+
+/// The head of a reply that was accepted, and what became of its body.
+#[derive(Debug)]
+pub struct Reply {
+    /// Bytes of the head.
+    pub head: usize,
+    /// The status.
+    pub status: u16,
+    /// The values of each name, which is in lower case. Of `date` and `content-type` it makes up those that are not
+    /// there.
+    pub fields: BTreeMap<String, Vec<String>>,
+    /// How the fields frame a body: it knows neither replies without one nor those that end with their connection.
     pub framing: Framing,
     /// The body behind it.
     pub body: Reading<Body>,
@@ -48,11 +66,7 @@ pub fn askable(input: &[u8]) -> Vec<u8> {
 
 /// Reads a request and its body. `input` comes from [`askable`].
 pub fn read(input: &[u8]) -> Reading<Request> {
-    let wire = Wire(Arc::new(Mutex::new(State {
-        input: input.to_vec(),
-        read: 0,
-        closed: false,
-    })));
+    let wire = Wire::new(input);
     let mut decoding = pin!(async_h1::server::decode(wire.clone()));
     let (request, mut reader) = match wire.drive(|cx| decoding.as_mut().poll(cx))? {
         Ok(Some(decoded)) => decoded,
@@ -66,30 +80,44 @@ pub fn read(input: &[u8]) -> Reading<Request> {
         "BodyReader::Chunked" => Framing::Chunked,
         _ => Framing::Length(request.len().expect("a length") as u64),
     };
-    let mut content = Vec::new();
-    let mut piece = [0; 64];
-    let body = loop {
-        match wire.drive(|cx| Pin::new(&mut reader).poll_read(cx, &mut piece)) {
-            // It takes a body that the close cut short for whole: one with a length, and a last chunk with no empty
-            // line behind it.
-            Ok(Ok(0)) if wire.state(|state| state.closed) => break Err(Stop::More),
-            Ok(Ok(0)) => {
-                break Ok(Body {
-                    content,
-                    end: wire.state(|state| state.read) - head,
-                });
-            }
-            Ok(Ok(more)) => content.extend_from_slice(&piece[..more]),
-            Ok(Err(_)) => break Err(wire.stop()),
-            Err(stop) => break Err(stop),
-        }
-    };
+    let body = wire.body(&mut reader, head);
     // The receiver of the trailers is in it.
     drop(request);
     Ok(Request {
         head,
         framing,
         body,
+    })
+}
+
+/// Reads a reply and its body. `input` comes from [`askable`].
+pub fn read_reply(input: &[u8]) -> Reading<Reply> {
+    let wire = Wire::new(input);
+    let mut decoding = pin!(async_h1::client::decode(wire.clone()));
+    let Ok(mut reply) = wire.drive(|cx| decoding.as_mut().poll(cx))? else {
+        return Err(wire.stop());
+    };
+    let head = wire.state(|state| state.read);
+    let texts = |values: &HeaderValues| {
+        values
+            .iter()
+            .map(|value| value.as_str().to_owned())
+            .collect()
+    };
+    Ok(Reply {
+        head,
+        status: reply.status().into(),
+        fields: reply
+            .iter()
+            .map(|(name, values)| (name.as_str().to_owned(), texts(values)))
+            .collect(),
+        framing: match (reply.len(), reply.header("content-length")) {
+            (None, _) => Framing::Chunked,
+            (Some(length), Some(_)) => Framing::Length(length as u64),
+            // It has an empty body then.
+            (Some(_), None) => Framing::None,
+        },
+        body: wire.body(&mut reply, head),
     })
 }
 
@@ -105,6 +133,35 @@ struct State {
 }
 
 impl Wire {
+    fn new(input: &[u8]) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            input: input.to_vec(),
+            read: 0,
+            closed: false,
+        })))
+    }
+
+    /// Reads a body to its end, behind a head of so many bytes.
+    fn body(&self, reader: &mut (impl AsyncRead + Unpin), head: usize) -> Reading<Body> {
+        let mut content = Vec::new();
+        let mut piece = [0; 64];
+        loop {
+            match self.drive(|cx| Pin::new(&mut *reader).poll_read(cx, &mut piece))? {
+                // It takes a body that the close cut short for whole: one with a length, and a last chunk with no
+                // empty line behind it.
+                Ok(0) if self.state(|state| state.closed) => return Err(Stop::More),
+                Ok(0) => {
+                    return Ok(Body {
+                        content,
+                        end: self.state(|state| state.read) - head,
+                    });
+                }
+                Ok(more) => content.extend_from_slice(&piece[..more]),
+                Err(_) => return Err(self.stop()),
+            }
+        }
+    }
+
     fn state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -202,6 +259,57 @@ mod tests {
             read(b"POST / HTTP/1.1\r\nHost: h\r\n").err(),
             Some(Stop::More)
         );
+    }
+
+    #[test]
+    fn plain_replies_are_read_to_their_end_and_no_further() {
+        let reply =
+            read_reply(b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 2\r\na: c\r\n\r\nhiHTTP")
+                .expect("a head");
+        assert_eq!((reply.head, reply.status), (50, 200));
+        assert_eq!(reply.framing, Framing::Length(2));
+        assert_eq!(reply.body, whole("hi", 2));
+        assert_eq!(reply.fields["a"], ["b", "c"]);
+        let names: Vec<_> = reply.fields.keys().collect();
+        assert_eq!(names, ["a", "content-length", "content-type", "date"]);
+        let reply = read_reply(
+            b"HTTP/1.1 404\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nA: b\r\n\r\nHTTP",
+        )
+        .expect("a head");
+        assert_eq!((reply.status, reply.framing), (404, Framing::Chunked));
+        assert_eq!(reply.body, whole("hi", 18));
+        let cut = read_reply(b"HTTP/1.1 200 OK\r\nA: b\r\n");
+        assert_eq!(cut.err(), Some(Stop::More));
+    }
+
+    /// Each is refused by it and accepted by us: the list that `differential_response` excuses.
+    #[test]
+    fn what_replies_it_is_known_to_refuse_it_refuses() {
+        for head in [
+            "HTTP/1.0 200 OK\r\n\r\n",
+            "HTTP/1.1 299 Fine\r\n\r\n",
+            &format!("HTTP/1.1 200 OK\r\nA:{}\r\n\r\n", "b".repeat(8192)),
+        ] {
+            let read = read_reply(head.as_bytes());
+            assert_eq!(read.err(), Some(Stop::Refused), "{head}");
+        }
+    }
+
+    /// Where it knows less of framing than the RFC, which `differential_response` leaves out.
+    #[test]
+    fn what_it_does_not_know_of_replies() {
+        let framing = |head: &str| {
+            let head = format!("HTTP/1.1 {head}\r\n\r\n");
+            read_reply(head.as_bytes()).expect("a head").framing
+        };
+        let rows = [
+            ("200 OK", Framing::None),
+            ("304 Not Modified\r\nContent-Length: 5", Framing::Length(5)),
+            ("200 OK\r\nTransfer-Encoding: Chunked", Framing::None),
+        ];
+        for (head, expected) in rows {
+            assert_eq!(framing(head), expected, "{head}");
+        }
     }
 
     /// Each is refused by it and accepted by us: the list that `differential_body` and `differential_request` excuse.

@@ -3,7 +3,8 @@
 pub mod async_h1;
 pub mod rfc9112;
 
-use countersign::http::head::Framing;
+use countersign::http::body::BodyDecoder;
+use countersign::http::head::{Framing, ReplyFraming};
 
 /// What a reader made of the start of a connection.
 pub type Reading<T> = Result<T, Stop>;
@@ -33,12 +34,25 @@ pub fn sized(input: &[u8], length: u64) -> Reading<Body> {
     Ok(Body { content, end })
 }
 
-/// What our own decoder makes of the body at the start of `input`.
+/// What our own decoder makes of the body of a request at the start of `input`.
 pub fn ours(input: &[u8], framing: Framing) -> Reading<Body> {
-    let mut decoder = countersign::http::body::BodyDecoder::new(framing);
+    decoded(input, BodyDecoder::new(framing))
+}
+
+/// What our own decoder makes of the body of a reply at the start of `input`, behind which the connection ends.
+pub fn ours_of_reply(input: &[u8], framing: ReplyFraming) -> Reading<Body> {
+    decoded(input, BodyDecoder::reply(framing))
+}
+
+fn decoded(input: &[u8], mut decoder: BodyDecoder) -> Reading<Body> {
     let mut content = Vec::new();
     match decoder.decode(input, &mut content, usize::MAX) {
         Ok(step) if step.done => Ok(Body {
+            content,
+            end: step.consumed,
+        }),
+        // A body that ends with its connection is whole now.
+        Ok(step) if decoder.eof().is_ok() => Ok(Body {
             content,
             end: step.consumed,
         }),

@@ -3,15 +3,16 @@
 //!
 //! Lenient, with `hyper`: any number of empty lines before a request; codings before a last `chunked`; Content-Length
 //! beside Transfer-Encoding, which counts for nothing (section 6.3 rule 3), and several times the same; blanks behind
-//! a chunk size; anything in an extension that does not end its line; any number of digits, in sizes and lengths.
+//! a chunk size; anything in an extension that does not end its line; any number of digits, in sizes and lengths; a
+//! status line that ends with its status; and any status of three digits.
 //! Stricter than `hyper`, with the RFC: no line feed without its carriage return, one Host in HTTP/1.1 (section 3.2),
 //! no control characters in values (RFC 9110 section 5.5), and a `close` is not taken back by a later `keep-alive`.
 
-use countersign::http::head::Framing;
+use countersign::http::head::{Framing, Method, ReplyFraming};
 
 use super::{Body, Reading, Stop};
 
-/// A head.
+/// The head of a request.
 #[derive(Debug)]
 pub struct Head<'i> {
     /// Bytes of it, empty lines before it included.
@@ -30,20 +31,13 @@ pub struct Head<'i> {
     pub keep_alive: bool,
 }
 
-/// Reads the head at the start of `input`.
+/// Reads the head of a request at the start of `input`.
 pub fn head(input: &[u8]) -> Reading<Head<'_>> {
     let mut rest = input;
     while let Some(behind) = rest.strip_prefix(b"\r\n") {
         rest = behind;
     }
-    let start_line = line(&mut rest)?;
-    let mut lines = Vec::new();
-    loop {
-        match line(&mut rest)? {
-            [] => break,
-            line => lines.push(line),
-        }
-    }
+    let (start_line, lines) = lines(&mut rest)?;
 
     // Section 3: method SP request-target SP HTTP-version.
     let parts: Vec<&[u8]> = start_line.split(|&byte| byte == b' ').collect();
@@ -63,22 +57,100 @@ pub fn head(input: &[u8]) -> Reading<Head<'_>> {
         return Err(Stop::Refused);
     }
 
-    // Section 9.3.
-    let option = |name: &[u8]| {
-        values(&fields, "connection")
-            .flat_map(|value| value.split(|&byte| byte == b','))
-            .any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
-    };
-    let keep_alive = !option(b"close") && (http11 || option(b"keep-alive"));
     Ok(Head {
         end: input.len() - rest.len(),
         method,
         target,
         http11,
         framing: framing(&fields, http11)?,
-        keep_alive,
+        keep_alive: persists(&fields, http11),
         fields,
     })
+}
+
+/// The head of a reply.
+#[derive(Debug)]
+pub struct Reply<'i> {
+    /// Bytes of it.
+    pub end: usize,
+    /// The status.
+    pub status: u16,
+    /// Whether it is HTTP/1.1, and not 1.0.
+    pub http11: bool,
+    /// The names and values of the fields.
+    pub fields: Vec<(&'i [u8], &'i [u8])>,
+    /// How the body ends.
+    pub framing: ReplyFraming,
+    /// Whether another reply may follow.
+    pub keep_alive: bool,
+}
+
+/// Reads the head of a reply to a request of `method` at the start of `input`.
+pub fn reply(input: &[u8], method: Method) -> Reading<Reply<'_>> {
+    let mut rest = input;
+    let (start_line, lines) = lines(&mut rest)?;
+    // Section 4: HTTP-version SP status-code SP [ reason-phrase ].
+    let mut parts = start_line.splitn(3, |&byte| byte == b' ');
+    let http11 = match parts.next() {
+        Some(b"HTTP/1.0") => false,
+        Some(b"HTTP/1.1") => true,
+        _ => return Err(Stop::Refused),
+    };
+    let status = match parts.next() {
+        Some(digits @ [_, _, _]) => number(digits, 10)?,
+        _ => return Err(Stop::Refused),
+    };
+    let status = u16::try_from(status).map_err(|_| Stop::Refused)?;
+    if !parts.next().is_none_or(is_text) {
+        return Err(Stop::Refused);
+    }
+    let fields: Vec<_> = lines.into_iter().map(field).collect::<Reading<_>>()?;
+    let framing = reply_framing(&fields, http11, status, method)?;
+    Ok(Reply {
+        end: input.len() - rest.len(),
+        status,
+        http11,
+        framing,
+        keep_alive: persists(&fields, http11) && framing != ReplyFraming::UntilClose,
+        fields,
+    })
+}
+
+/// Section 9.3.
+fn persists(fields: &[(&[u8], &[u8])], http11: bool) -> bool {
+    let option = |name: &[u8]| {
+        values(fields, "connection")
+            .flat_map(|value| value.split(|&byte| byte == b','))
+            .any(|option| option.trim_ascii().eq_ignore_ascii_case(name))
+    };
+    !option(b"close") && (http11 || option(b"keep-alive"))
+}
+
+/// Section 6.3, what is said of replies.
+fn reply_framing(
+    fields: &[(&[u8], &[u8])],
+    http11: bool,
+    status: u16,
+    method: Method,
+) -> Reading<ReplyFraming> {
+    // Rule 1.
+    if matches!(status, 100..=199 | 204 | 304) || method == Method::Head {
+        return Ok(ReplyFraming::None);
+    }
+    // Rule 2: a tunnel, which is no reply to end.
+    if matches!(status, 200..=299) && method == Method::Connect {
+        return Err(Stop::Refused);
+    }
+    match framing(fields, http11) {
+        Ok(Framing::None) => Ok(ReplyFraming::UntilClose),
+        Ok(Framing::Length(length)) => Ok(ReplyFraming::Length(length)),
+        Ok(Framing::Chunked) => Ok(ReplyFraming::Chunked),
+        // Rule 4: a last coding other than chunked ends with the connection.
+        Err(_) if http11 && values(fields, "transfer-encoding").next().is_some() => {
+            Ok(ReplyFraming::UntilClose)
+        }
+        Err(stop) => Err(stop),
+    }
 }
 
 /// Section 6.3, what is said of requests.
@@ -163,6 +235,18 @@ pub fn chunks(input: &[u8]) -> Reading<Chunks> {
     })
 }
 
+/// Takes a whole head off `rest`: its first line, and the lines of its fields.
+fn lines<'i>(rest: &mut &'i [u8]) -> Reading<(&'i [u8], Vec<&'i [u8]>)> {
+    let first = line(rest)?;
+    let mut lines = Vec::new();
+    loop {
+        match line(rest)? {
+            [] => return Ok((first, lines)),
+            line => lines.push(line),
+        }
+    }
+}
+
 /// Takes one line off `rest`. A CR without its LF, or an LF without its CR, is in none (section 2.2).
 fn line<'i>(rest: &mut &'i [u8]) -> Reading<&'i [u8]> {
     let end = rest
@@ -191,11 +275,7 @@ fn field(line: &[u8]) -> Reading<(&[u8], &[u8])> {
     while let [before @ .., b' ' | b'\t'] = value {
         value = before;
     }
-    if is_token(name)
-        && !value
-            .iter()
-            .any(|&byte| byte != b'\t' && byte.is_ascii_control())
-    {
+    if is_token(name) && is_text(value) {
         Ok((name, value))
     } else {
         Err(Stop::Refused)
@@ -217,6 +297,13 @@ fn number(digits: &[u8], radix: u32) -> Reading<u64> {
         return Err(Stop::Refused);
     }
     u64::from_str_radix(text, radix).map_err(|_| Stop::Refused)
+}
+
+/// What a field's value and a status line's reason may be made of.
+fn is_text(text: &[u8]) -> bool {
+    !text
+        .iter()
+        .any(|&byte| byte != b'\t' && byte.is_ascii_control())
 }
 
 /// RFC 9110 section 5.6.2: visible ASCII but the delimiters.
@@ -283,6 +370,103 @@ mod tests {
             b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n";
         assert!(!head(closes).expect("a head").keep_alive);
         assert_eq!(head(&closes[..closes.len() - 1]).err(), Some(Stop::More));
+    }
+
+    #[test]
+    fn replies() {
+        use ReplyFraming::{Chunked, Length, None, UntilClose};
+        type Row = (&'static str, Method, Reading<(u16, ReplyFraming, bool)>);
+        let rows: &[Row] = &[
+            ("1.1 200 OK\r\n", Method::Get, Ok((200, UntilClose, false))),
+            (
+                "1.1 200 \r\nContent-Length: 5\r\n",
+                Method::Get,
+                Ok((200, Length(5), true)),
+            ),
+            (
+                "1.1 200\r\nContent-Length: 5\r\n",
+                Method::Get,
+                Ok((200, Length(5), true)),
+            ),
+            (
+                "1.1 299 a b\t\u{e9}\r\nTransfer-Encoding: Chunked\r\n",
+                Method::Get,
+                Ok((299, Chunked, true)),
+            ),
+            (
+                "1.1 999 OK\r\nTransfer-Encoding: chunked, gzip\r\n",
+                Method::Get,
+                Ok((999, UntilClose, false)),
+            ),
+            (
+                "1.1 200 OK\r\nConnection: a, Close\r\nContent-Length: 5\r\n",
+                Method::Get,
+                Ok((200, Length(5), false)),
+            ),
+            (
+                "1.0 200 OK\r\nContent-Length: 5\r\n",
+                Method::Get,
+                Ok((200, Length(5), false)),
+            ),
+            (
+                "1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 5\r\n",
+                Method::Get,
+                Ok((200, Length(5), true)),
+            ),
+            (
+                "1.0 200 OK\r\nTransfer-Encoding: chunked\r\n",
+                Method::Get,
+                Err(Stop::Refused),
+            ),
+            ("1.1 100 Continue\r\n", Method::Get, Ok((100, None, true))),
+            (
+                "1.1 204 OK\r\nContent-Length: 5\r\n",
+                Method::Get,
+                Ok((204, None, true)),
+            ),
+            (
+                "1.1 304 OK\r\nTransfer-Encoding: chunked\r\n",
+                Method::Get,
+                Ok((304, None, true)),
+            ),
+            (
+                "1.1 200 OK\r\nContent-Length: 5\r\n",
+                Method::Head,
+                Ok((200, None, true)),
+            ),
+            (
+                "1.1 200 OK\r\nContent-Length: 5\r\n",
+                Method::Connect,
+                Err(Stop::Refused),
+            ),
+            (
+                "1.1 403 No\r\nContent-Length: 5\r\n",
+                Method::Connect,
+                Ok((403, Length(5), true)),
+            ),
+            (
+                "1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n",
+                Method::Get,
+                Err(Stop::Refused),
+            ),
+            ("1.1 200 a\0\r\n", Method::Get, Err(Stop::Refused)),
+            ("1.1 200\t\r\n", Method::Get, Err(Stop::Refused)),
+            ("1.1  200\r\n", Method::Get, Err(Stop::Refused)),
+            ("1.1 +20 OK\r\n", Method::Get, Err(Stop::Refused)),
+            ("1.1 20 OK\r\n", Method::Get, Err(Stop::Refused)),
+            ("1.2 200 OK\r\n", Method::Get, Err(Stop::Refused)),
+            ("1.1 200 OK\r\nA : b\r\n", Method::Get, Err(Stop::Refused)),
+        ];
+        for (head, method, expected) in rows {
+            let input = format!("HTTP/{head}\r\nrest");
+            let read = reply(input.as_bytes(), *method).map(|reply| {
+                assert_eq!(reply.end, input.len() - 4);
+                (reply.status, reply.framing, reply.keep_alive)
+            });
+            assert_eq!(&read, expected, "{head:?}");
+        }
+        let cut = reply(b"HTTP/1.1 200 OK\r\n\r", Method::Get);
+        assert_eq!(cut.err(), Some(Stop::More));
     }
 
     #[test]
