@@ -526,7 +526,7 @@ fn meta_of<'a>(params: &Members<'a>) -> Result<Option<Members<'a>>, RpcError> {
 }
 
 fn prepare<'a>(
-    head: &RequestHead,
+    head: &'a RequestHead,
     session: Option<SessionId>,
     method: Cow<'a, str>,
     params: &'a Members<'a>,
@@ -553,6 +553,7 @@ fn prepare<'a>(
             method,
             version,
             capabilities: capabilities.unwrap_or_default(),
+            headers: &head.headers,
             params,
             meta,
             log_level,
