@@ -226,10 +226,16 @@ mod tests {
             (r#"{"region":{},"deep":7}"#, vec![]),
         ] {
             let found = headers.values(raw(arguments));
-            let found: Vec<_> = found.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+            let found: Vec<_> = found
+                .iter()
+                .map(|(n, v)| (n.as_str(), v.as_str()))
+                .collect();
             assert_eq!(found, values, "{arguments}");
         }
-        assert_eq!(ParamHeaders::of_tool(raw("{}")), Ok(ParamHeaders::default()));
+        assert_eq!(
+            ParamHeaders::of_tool(raw("{}")),
+            Ok(ParamHeaders::default())
+        );
     }
 
     #[test]
@@ -278,11 +284,27 @@ mod tests {
             ("Mcp-Param-Other: x\r\n", "{}", true),
             ("Mcp-Param-Region: eu\r\n", r#"{"region":"eu"}"#, true),
             ("MCP-PARAM-REGION:  eu \r\n", r#"{"region":"eu"}"#, true),
-            ("Mcp-Param-Region: =?base64?SGVsbG8=?=\r\n", r#"{"region":"Hello"}"#, true),
-            ("Mcp-Param-Region: SGVsbG8=\r\n", r#"{"region":"SGVsbG8="}"#, true),
-            ("Mcp-Param-Region: =?base64?SGVsbG8?=\r\n", r#"{"region":"Hello"}"#, false),
+            (
+                "Mcp-Param-Region: =?base64?SGVsbG8=?=\r\n",
+                r#"{"region":"Hello"}"#,
+                true,
+            ),
+            (
+                "Mcp-Param-Region: SGVsbG8=\r\n",
+                r#"{"region":"SGVsbG8="}"#,
+                true,
+            ),
+            (
+                "Mcp-Param-Region: =?base64?SGVsbG8?=\r\n",
+                r#"{"region":"Hello"}"#,
+                false,
+            ),
             ("Mcp-Param-Region: EU\r\n", r#"{"region":"eu"}"#, false),
-            ("Mcp-Param-Region: eu\r\nMcp-Param-Region: eu\r\n", r#"{"region":"eu"}"#, false),
+            (
+                "Mcp-Param-Region: eu\r\nMcp-Param-Region: eu\r\n",
+                r#"{"region":"eu"}"#,
+                false,
+            ),
             ("Mcp-Param-Region: eu\r\n", "{}", false),
             ("", r#"{"region":"eu"}"#, false),
             ("Mcp-Param-N: 42.0\r\n", r#"{"n":42}"#, true),
