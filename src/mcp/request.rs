@@ -6,8 +6,10 @@ use serde_json::value::RawValue;
 
 use super::capabilities::ClientCapabilities;
 use super::message::RpcError;
+use super::param_headers::ParamHeaders;
 use super::service::{LEVELS, LogLevel};
 use super::version::Version;
+use crate::http::Headers;
 use crate::json::{self, Members};
 
 /// Methods whose answer may be that input is needed first ("Only `tools/call`, `prompts/get`, `resources/read`").
@@ -22,6 +24,7 @@ pub struct Request<'a> {
     /// What the caller can do while the request runs: what this very request says, or in the legacy era what its
     /// session was opened with.
     pub capabilities: ClientCapabilities,
+    pub(super) headers: &'a Headers,
     pub(super) params: &'a Members<'a>,
     pub(super) meta: Option<&'a Members<'a>>,
     pub(super) log_level: LogLevel,
@@ -83,6 +86,21 @@ impl<'a> Request<'a> {
             Some(arguments) if arguments.get().starts_with('{') => Ok(arguments),
             Some(_) => Err(RpcError::new(-32602, "params.arguments is not an object")),
         }
+    }
+
+    /// Checks that a call's headers say what its arguments say, where the `inputSchema` of its tool wants both ("MUST
+    /// check equality"). Only a service knows the schema; one whose tools have no `x-mcp-header` need not ask. The
+    /// legacy era has no such headers.
+    ///
+    /// # Errors
+    /// -32020, the caller's fault. -32603 for annotations that are invalid, the service's own.
+    pub fn check_param_headers(&self, schema: &RawValue) -> Result<(), RpcError> {
+        if !self.version.is_modern() {
+            return Ok(());
+        }
+        let headers = ParamHeaders::of_schema(schema)
+            .map_err(|what| RpcError::new(-32603, format!("the tool's inputSchema: {what}")))?;
+        headers.check(self.headers, self.arguments()?)
     }
 
     /// A member of the request's own `_meta`, which a gateway never forwards as it is.

@@ -131,6 +131,10 @@ impl<S: Service> Handler for Server<S> {
             let caller = self.service.identity(&principal);
             SessionId::parse(text, &self.settings.sealer, caller)
         });
+        // "After which it MUST respond with 404", by which a client knows to open another.
+        if session.is_some_and(|session| self.calls.has_ended(session.nonce)) {
+            return plain(responder, 404, &[], "this session has ended").await;
+        }
         let from = Incoming {
             principal: &principal,
             head: &head,
@@ -550,7 +554,7 @@ fn meta_of<'a>(params: &Members<'a>) -> Result<Option<Members<'a>>, RpcError> {
 }
 
 fn prepare<'a>(
-    head: &RequestHead,
+    head: &'a RequestHead,
     session: Option<SessionId>,
     method: Cow<'a, str>,
     params: &'a Members<'a>,
@@ -577,6 +581,7 @@ fn prepare<'a>(
             method,
             version,
             capabilities: capabilities.unwrap_or_default(),
+            headers: &head.headers,
             params,
             meta,
             log_level,

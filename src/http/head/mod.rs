@@ -175,7 +175,7 @@ impl Default for HeadLimits {
 }
 
 /// Whether `byte` may stand in a token (RFC 9110 section 5.6.2).
-pub(in crate::http) const fn is_token_byte(byte: u8) -> bool {
+pub(crate) const fn is_token_byte(byte: u8) -> bool {
     matches!(
         byte,
         b'!' | b'#'
