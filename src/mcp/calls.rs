@@ -1,7 +1,6 @@
-//! What is in flight for legacy sessions: requests that a message may cancel, and questions that a message answers. And
-//! which sessions ended lately.
+//! What is in flight for legacy sessions: requests that a message may cancel, and questions that a message answers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,10 +9,6 @@ use smol::channel::{Receiver, Sender};
 
 use super::message::{Id, RpcError};
 use super::session::Nonce;
-
-/// Ended sessions that are remembered, 16 KB of them. An older one is served like any other: an id opens nothing that its
-/// caller could not have without it.
-const ENDED_SESSIONS: usize = 1024;
 
 /// A session, and the text of an id in it.
 type Key = (Nonce, String);
@@ -32,8 +27,6 @@ struct Entries {
     running: Mutex<BTreeMap<Key, Sender<()>>>,
     asked: Mutex<BTreeMap<Key, Sender<Answered>>>,
     questions: AtomicU64,
-    /// The latest at the back.
-    ended: Mutex<VecDeque<Nonce>>,
 }
 
 /// A request that can be cancelled, for as long as this lives.
@@ -82,14 +75,8 @@ impl Calls {
         }
     }
 
-    /// Ends a session, and cancels everything that it has in flight.
+    /// Cancels everything that the session has in flight.
     pub(super) fn end(&self, session: Nonce) {
-        let mut ended = lock(&self.entries.ended);
-        if ended.len() == ENDED_SESSIONS {
-            ended.pop_front();
-        }
-        ended.push_back(session);
-        drop(ended);
         let from = (session, String::new());
         let running = lock(&self.entries.running);
         let of_session = running
@@ -98,11 +85,6 @@ impl Calls {
         for (_, sender) in of_session {
             let _ = sender.try_send(());
         }
-    }
-
-    /// Whether the session has ended, as far as that is remembered.
-    pub(super) fn has_ended(&self, session: Nonce) -> bool {
-        lock(&self.entries.ended).contains(&session)
     }
 
     /// A new question to the session's client, and the id to ask it with.
@@ -183,26 +165,11 @@ mod tests {
         assert!(block_on(poll_once(other.cancelled())).is_none());
         drop(running);
         let again = calls.enter(A, &seven).unwrap();
-        assert!(!calls.has_ended(A));
         calls.end(A);
-        assert!(calls.has_ended(A) && !calls.has_ended(B));
         block_on(again.cancelled());
         assert!(block_on(poll_once(other.cancelled())).is_none());
         drop((again, other));
         assert!(lock(&calls.entries.running).is_empty());
-    }
-
-    #[test]
-    fn the_sessions_that_ended_last_are_remembered() {
-        let calls = Calls::default();
-        let session = |number: usize| {
-            let mut nonce = A;
-            nonce[..8].copy_from_slice(&number.to_le_bytes());
-            nonce
-        };
-        (0..=ENDED_SESSIONS).for_each(|number| calls.end(session(number)));
-        assert!(!calls.has_ended(session(0)));
-        assert!((1..=ENDED_SESSIONS).all(|number| calls.has_ended(session(number))));
     }
 
     #[test]

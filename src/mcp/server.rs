@@ -131,10 +131,6 @@ impl<S: Service> Handler for Server<S> {
             let caller = self.service.identity(&principal);
             SessionId::parse(text, &self.settings.sealer, caller)
         });
-        // "After which it MUST respond with 404", by which a client knows to open another.
-        if session.is_some_and(|session| self.calls.has_ended(session.nonce)) {
-            return plain(responder, 404, &[], "this session has ended").await;
-        }
         let from = Incoming {
             principal: &principal,
             head: &head,

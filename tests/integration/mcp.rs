@@ -491,39 +491,6 @@ fn nothing_is_remembered_of_an_earlier_request_on_the_connection() {
     });
 }
 
-/// "The server MAY terminate the session at any time, after which it MUST respond with 404".
-#[test]
-fn an_ended_session_is_gone_and_the_others_stay() {
-    lab::run(|world| async move {
-        let (gateway, _acts) = start(&world);
-        let mut sessions = Vec::new();
-        for _ in 0..2 {
-            let opened = legacy("initialize", r#"{"protocolVersion":"2025-11-25"}"#);
-            let got = exchange(&world, gateway, &opened).await;
-            let (_, rest) = got.split_once("\r\nmcp-session-id: ").unwrap();
-            sessions.push(rest.split_once("\r\n").unwrap().0.to_owned());
-        }
-        let named = |request: &str, session: &str| {
-            let line = format!("Host: localhost\r\nMcp-Session-Id: {session}");
-            request.replace("Host: localhost", &line)
-        };
-        let ping = legacy("ping", "{}");
-        let end = "DELETE /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        let news = "GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n";
-        for (request, session, status) in [
-            (&*ping, &sessions[0], "200"),
-            (end, &sessions[0], "204"),
-            (&ping, &sessions[0], "404"),
-            (end, &sessions[0], "404"),
-            (news, &sessions[0], "404"),
-            (&ping, &sessions[1], "200"),
-        ] {
-            let got = exchange(&world, gateway, &named(request, session)).await;
-            assert!(got.starts_with(&format!("HTTP/1.1 {status} ")), "{got}");
-        }
-    });
-}
-
 #[test]
 fn several_servers_have_prefixed_names_and_one_keeps_its_own() {
     lab::run(|world| async move {
