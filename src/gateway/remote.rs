@@ -1,6 +1,7 @@
 //! A server of someone else's: what is passed on to it, what comes back, and what it asks in between.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -11,10 +12,10 @@ use crate::http::Connection;
 use crate::json::{Exact, Members, quote, string};
 use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
 use crate::mcp::{
-    Ability, CallContext, ClientCapabilities, InputRequest, META_SERVER, Request, ResultKind,
-    RpcError, RpcResult, missing_ability,
+    Ability, CallContext, ClientCapabilities, InputRequest, META_SERVER, ParamHeaders, Request,
+    ResultKind, RpcError, RpcResult, missing_ability,
 };
-use crate::time::Clock;
+use crate::time::{Clock, Instant};
 
 /// News and questions of one call that its caller has not taken yet.
 const QUEUE: usize = 32;
@@ -32,6 +33,33 @@ pub(super) struct Remote {
     pub(super) client: Arc<Client>,
     /// For a whole request, whatever happens in between.
     pub(super) timeout: Duration,
+    pub(super) mirrored: Mirrored,
+}
+
+/// Which arguments of each tool its calls also carry in headers, as of the last list of tools; `None` before there was
+/// one. It is the same for every caller.
+#[derive(Default)]
+pub(super) struct Mirrored(Mutex<Option<HashMap<String, ParamHeaders>>>);
+
+impl Mirrored {
+    fn of(&self, tool: &str) -> Option<ParamHeaders> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref()?.get(tool).cloned()
+    }
+
+    /// Takes in a list of tools.
+    pub(super) fn learn(&self, tools: &[Box<RawValue>]) {
+        let read = |tool: &RawValue| {
+            let name = string(Members::parse(tool.get()).ok()?.get("name")?)?;
+            Some((name.into_owned(), ParamHeaders::of_tool(tool).ok()?))
+        };
+        let known = tools.iter().filter_map(|tool| read(tool)).collect();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+    }
+
+    fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// Whom a request is passed on for, and under which name there.
@@ -87,6 +115,12 @@ impl Remote {
         let request = passing.request;
         let deadline = clock.after(self.timeout);
         let digest = self.digest(passing)?;
+        let mirrored = match (&*request.method, passing.about.header()) {
+            ("tools/call", Some(tool)) => self.mirrored_of(tool, deadline).await,
+            _ => ParamHeaders::default(),
+        };
+        // Before a stream opens: it is an HTTP error.
+        request.agrees_with(&mirrored).map_err(Failed::Refused)?;
         if request.may_need_input() {
             // It may take as long as a person does.
             context.hold();
@@ -96,11 +130,19 @@ impl Remote {
         let mut running = match state.filter(|_| !version.is_modern()) {
             // A legacy server keeps no state of that kind: it is one of ours, or nobody's.
             Some(state) => self.resume(&state, passing, &digest, parking)?,
-            None => self.start(passing, deadline),
+            None => self.start(passing, &mirrored, deadline),
         };
         loop {
             match running.next(context).await {
-                Next::Done(done) => return self.came(done.map_err(Failed::Call)?),
+                Next::Done(done) => {
+                    if let Err(CallFault::Rpc(error)) = &done
+                        && error.code == -32020
+                    {
+                        // "On -32020 about `Mcp-Param-*` the client SHOULD re-fetch `tools/list`": before the next call.
+                        self.mirrored.forget();
+                    }
+                    return self.came(done.map_err(Failed::Call)?);
+                }
                 Next::Asked(question) => {
                     let needed = Ability::needed(&question.method, &question.params);
                     let can = needed.is_some_and(|needed| request.capabilities.has(needed));
@@ -149,8 +191,22 @@ impl Remote {
         }))
     }
 
-    fn start(&self, passing: &Passing<'_>, deadline: crate::time::Instant) -> Running {
+    /// What a call of that tool carries in headers. A tool that no list has named yet is looked for once.
+    async fn mirrored_of(&self, tool: &str, deadline: Instant) -> ParamHeaders {
+        if self.mirrored.of(tool).is_none()
+            && let Ok(tools) = self.client.tools(deadline).await
+        {
+            self.mirrored.learn(&tools);
+        }
+        self.mirrored.of(tool).unwrap_or_default()
+    }
+
+    fn start(&self, passing: &Passing<'_>, mirrored: &ParamHeaders, deadline: Instant) -> Running {
         let request = passing.request;
+        let param_headers = request
+            .param("arguments")
+            .map(|arguments| mirrored.values(arguments))
+            .unwrap_or_default();
         let client = self.client.clone();
         let method = request.method.clone().into_owned();
         let name = passing.about.header().map(str::to_owned);
@@ -180,6 +236,7 @@ impl Remote {
                     .map(|(member, value)| (member.as_str(), value.as_str()))
                     .collect(),
                 name: name.as_deref(),
+                param_headers,
                 meta,
                 capabilities,
                 log_level: level.as_deref(),

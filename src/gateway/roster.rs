@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::names;
 use super::principal::Principal;
-use super::remote::Remote;
+use super::remote::{Mirrored, Remote};
 use super::upstream::Upstream;
 use crate::bundle::{CommandMount, Confirmer};
 use crate::config::{
@@ -246,6 +246,7 @@ fn remote(
             None,
         )),
         timeout: Duration::from_millis(server.timeout_ms),
+        mirrored: Mirrored::default(),
     }))
 }
 

@@ -100,7 +100,18 @@ impl<'a> Request<'a> {
         }
         let headers = ParamHeaders::of_schema(schema)
             .map_err(|what| RpcError::new(-32603, format!("the tool's inputSchema: {what}")))?;
-        headers.check(self.headers, self.arguments()?)
+        self.agrees_with(&headers)
+    }
+
+    /// [`Request::check_param_headers`] for annotations that were read before.
+    ///
+    /// # Errors
+    /// -32020, the caller's fault.
+    pub fn agrees_with(&self, headers: &ParamHeaders) -> Result<(), RpcError> {
+        match self.version.is_modern() {
+            true => headers.check(self.headers, self.arguments()?),
+            false => Ok(()),
+        }
     }
 
     /// A member of the request's own `_meta`, which a gateway never forwards as it is.

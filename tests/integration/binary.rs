@@ -474,7 +474,7 @@ fn a_restart_gets_its_port_back_at_once() {
         let mut raw = Raw::connect(address);
         raw.send("GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let answer = raw.answer();
-        assert_eq!((answer.status, answer.closes()), (405, false));
+        assert_eq!((answer.status, answer.closes()), (406, false));
         raw
     };
     for orderly in [true, false] {

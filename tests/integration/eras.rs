@@ -143,6 +143,14 @@ impl Service for Tools {
                 }
                 Ok(RpcResult::text("told"))
             }
+            ("region", _) => {
+                let schema = listed("tools/list").unwrap().1;
+                let tools: Vec<&RawValue> = serde_json::from_str(schema).unwrap();
+                let members: std::collections::HashMap<String, &RawValue> =
+                    serde_json::from_str(tools[1].get()).unwrap();
+                request.check_param_headers(members["inputSchema"])?;
+                Ok(RpcResult::text("checked"))
+            }
             ("large" | "large-held", _) => {
                 if name == "large-held" {
                     context.hold();
@@ -211,7 +219,7 @@ fn listed(method: &str) -> Option<(&'static str, &'static str)> {
     Some(match method {
         "tools/list" => (
             "tools",
-            r#"[{"name":"echo","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"},"icons":[{"src":"a:b"}],"x":1.0},{"name":"task","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]"#,
+            r#"[{"name":"echo","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"},"icons":[{"src":"a:b"}],"x":1.0},{"name":"region","inputSchema":{"type":"object","properties":{"where":{"type":"string","x-mcp-header":"Region"},"in":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"Count"}}}}}},{"name":"task","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}}]"#,
         ),
         "prompts/list" => ("prompts", r#"[{"name":"p","title":"P"}]"#),
         "resources/list" => ("resources", r#"[{"uri":"test://a","name":"A"}]"#),

@@ -151,9 +151,18 @@ fn lists_prompts_resources_and_completion_are_passed_on_under_names_of_the_gatew
             };
             let tools = ask("tools/list", "").await["result"].clone();
             assert_eq!(
-                tools["tools"],
-                serde_json::json!([{"name": "far__echo", "inputSchema": {"type": "object"}, "icons": [{"src": "a:b"}], "x": 1.0}]),
+                tools["tools"][0],
+                serde_json::json!({"name": "far__echo", "inputSchema": {"type": "object"}, "icons": [{"src": "a:b"}], "x": 1.0}),
                 "{server:?}"
+            );
+            assert_eq!(
+                tools["tools"][1]["inputSchema"]["properties"]["where"]["x-mcp-header"],
+                "Region"
+            );
+            assert_eq!(
+                tools["tools"].as_array().unwrap().len(),
+                2,
+                "no task-only tool"
             );
             assert_eq!(
                 (&tools["ttlMs"], &tools["cacheScope"]),
@@ -574,6 +583,40 @@ fn a_large_answer_with_a_fault_at_its_end_is_cut() {
                 String::from_utf8_lossy(&got[got.len().saturating_sub(600)..])
             );
             assert!(got.len() > 60_000, "{what}");
+        }
+    });
+}
+
+#[test]
+fn arguments_that_headers_mirror_are_checked_here_and_mirrored_there() {
+    lab::run(|world| async move {
+        for server in [Era::Modern, Era::Legacy] {
+            let relayed = start(&world, server);
+            let arguments = r#""name":"far__region","arguments":{"where":"Zürich","in":{"n":42}}"#;
+            let (headers, body) = modern("tools/call", arguments, "{}", "");
+            let right = "Mcp-Param-Region: =?base64?WsO8cmljaA==?=\r\nMcp-Param-Count: 42\r\n";
+            for (more, status) in [
+                (right.to_owned(), "200"),
+                (right.replace("42", "42.0"), "200"),
+                (right.replace("42", "43"), "400"),
+                (right.replace("WsO8cmljaA==", "WsO8cmljaA"), "400"),
+                ("Mcp-Param-Count: 42\r\n".to_owned(), "400"),
+                (String::new(), "400"),
+                (format!("{right}Mcp-Param-Other: x\r\n"), "200"),
+            ] {
+                let got = relayed.near.whole(&format!("{headers}{more}"), &body).await;
+                assert!(
+                    got.starts_with(&format!("HTTP/1.1 {status} ")),
+                    "{server:?} {more}: {got}"
+                );
+                let says = if status == "200" { "checked" } else { "-32020" };
+                assert!(got.contains(says), "{server:?} {more}: {got}");
+            }
+            // A legacy caller knows of no such headers, and they are made for it.
+            let old = "MCP-Protocol-Version: 2025-11-25\r\n";
+            let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"far__region","arguments":{"where":"a"}}}"#;
+            let got = relayed.near.whole(old, call).await;
+            assert!(got.contains("checked"), "{server:?}: {got}");
         }
     });
 }
