@@ -4,13 +4,16 @@
 //   npm ci && COUNTERSIGN_BIN=../../target/release/countersign npm test
 //
 // CHROMIUM names the browser (default /usr/bin/chromium). One test after the other, each with a demo and a profile of its own.
+// The one over TLS has a desk and a gateway in place of the demo, and needs the `openssl` command.
 
 import { after, before, test } from 'node:test';
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { mkdtemp } from 'node:fs/promises';
+import { execFile, spawn } from 'node:child_process';
+import { X509Certificate, createHash, randomBytes } from 'node:crypto';
+import { access, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
 
 const BIN = process.env.COUNTERSIGN_BIN;
@@ -19,30 +22,39 @@ const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const PATIENCE_MS = 30_000;
 const ADDRESS = /http:\/\/[^\s"'<>`]+#key=[^\s"'<>`]+/;
 
+const run = promisify(execFile);
 let browser;
+
+const launch = (...more) => chromium.launch({
+  executablePath: CHROMIUM,
+  args: [
+    '--no-sandbox',
+    '--disable-gpu',
+    '--disable-background-networking',
+    '--disable-component-update',
+    '--disable-sync',
+    '--no-first-run',
+    ...more,
+  ],
+});
 
 before(async () => {
   assert.ok(BIN, 'COUNTERSIGN_BIN must name the countersign binary');
-  browser = await chromium.launch({
-    executablePath: CHROMIUM,
-    args: [
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-      '--no-first-run',
-    ],
-  });
+  browser = await launch();
 });
 
 after(() => browser?.close());
 
-/** A running `countersign demo`. */
-class Demo {
-  constructor() {
+/** A running `countersign`, killed after the test. */
+class Program {
+  constructor(t, [command, ...rest], env = {}) {
+    this.command = command;
     this.said = '';
-    this.child = spawn(BIN, ['demo'], { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.child = spawn(BIN, [command, ...rest], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+    t.after(async () => {
+      if (!this.closed) this.child.kill('SIGKILL');
+      await this.exit.catch(() => {});
+    });
     for (const stream of [this.child.stdout, this.child.stderr]) {
       stream.setEncoding('utf8').on('data', (text) => {
         this.said += text;
@@ -61,14 +73,14 @@ class Demo {
     this.exit.catch(() => {});
   }
 
-  /** Waits until the demo has said something that matches. */
+  /** Waits until it has said something that matches. */
   says(pattern) {
     const look = () => this.said.match(pattern);
-    return bounded(`the demo to say ${pattern}`, () => this.said, new Promise((resolve, reject) => {
+    return bounded(`${this.command} to say ${pattern}`, () => this.said, new Promise((resolve, reject) => {
       const listen = () => {
         const found = look();
         if (found) resolve(found);
-        else if (this.closed) reject(new Error(`the demo ended without saying ${pattern}; it said:\n${this.said}`));
+        else if (this.closed) reject(new Error(`${this.command} ended without saying ${pattern}; it said:\n${this.said}`));
       };
       this.child.on('said', listen);
       this.child.on('error', reject);
@@ -77,7 +89,7 @@ class Demo {
   }
 
   ends() {
-    return bounded('the demo to end', () => this.said, this.exit);
+    return bounded(`${this.command} to end`, () => this.said, this.exit);
   }
 }
 
@@ -94,14 +106,15 @@ async function bounded(what, context, promise) {
   }
 }
 
-/** A demo and a page in a browser context of its own; the test fails on any script error or policy violation. */
+/** A demo and a page that shows it. */
 async function setUp(t, options = {}) {
-  const demo = new Demo();
-  t.after(async () => {
-    if (!demo.closed) demo.child.kill('SIGKILL');
-    await demo.exit.catch(() => {});
-  });
+  const demo = new Program(t, ['demo']);
   const [address] = await demo.says(ADDRESS);
+  return { demo, address: new URL(address), ...await open(t, browser, options) };
+}
+
+/** A page in a browser context of its own; the test fails on any script error or policy violation. */
+async function open(t, browser, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1000, height: 800 }, ...options });
   t.after(() => context.close());
   context.setDefaultTimeout(PATIENCE_MS);
@@ -111,7 +124,7 @@ async function setUp(t, options = {}) {
   page.on('console', (message) => {
     if (message.type() === 'error' && /policy|trusted type/i.test(message.text())) faults.push(message.text());
   });
-  return { demo, page, address: new URL(address), faults };
+  return { context, page, faults };
 }
 
 const question = (page) => page.locator('#questions .question').first();
@@ -237,5 +250,105 @@ test('on a narrow phone at night nothing runs off the side', async (t) => {
   await button(page, 'Decline').tap();
   await demo.says(/^declined; .+ kept$/m);
   await demo.ends();
+  assert.deepEqual(faults, []);
+});
+
+/** An authority of our own, and a certificate of it for `localhost`. */
+async function certificate(folder) {
+  const at = (name) => join(folder, name);
+  // Nothing but what is asked for below: the system's file adds extensions of its own.
+  await writeFile(at('openssl.cnf'), '[req]\ndistinguished_name = name\n[name]\n');
+  const make = (name, extensions, ...by) => run('openssl', [
+    'req', '-x509', '-nodes', '-sha256', '-days', '30', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-config', at('openssl.cnf'),
+    '-subj', `/CN=${name}`, '-keyout', at(`${name}.key`), '-out', at(`${name}.pem`), ...extensions.flatMap((one) => ['-addext', one]), ...by,
+  ]);
+  await make('authority', ['basicConstraints=critical,CA:TRUE']);
+  const leaf = ['basicConstraints=critical,CA:FALSE', 'subjectAltName=DNS:localhost'];
+  await make('desk', leaf, '-CA', at('authority.pem'), '-CAkey', at('authority.key'));
+  return { ca: at('authority.pem'), cert: at('desk.pem'), key: at('desk.key') };
+}
+
+test('over TLS a person signs in, sees the question come and answers it', async (t) => {
+  try {
+    await run('openssl', ['version']);
+  } catch {
+    t.skip('there is no openssl command');
+    return;
+  }
+  const folder = await mkdtemp(join(tmpdir(), 'countersign-tls-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const file = async (name, text) => {
+    await writeFile(join(folder, name), text);
+    return join(folder, name);
+  };
+  const { ca, cert, key } = await certificate(folder);
+  const secret = `key-${randomBytes(16).toString('hex')}`;
+  const sha256 = createHash('sha256').update(secret).digest('hex');
+  const deskYaml = (port) => `
+desk:
+  listen: 127.0.0.1:${port}
+  secret: ${randomBytes(32).toString('hex')}
+  tls: {cert: ${cert}, key: ${key}}
+  people:
+    - {id: kim, sha256: ${sha256}, answersFor: ["agent-*"]}
+`;
+  const config = deskYaml(0);
+  const desk = new Program(t, ['desk', '--config', await file('desk.yaml', config)]);
+  const [, port] = await desk.says(/^countersign: desk on https:\/\/127\.0\.0\.1:(\d+)\//m);
+  // The port is known only now, and the session URL names it.
+  const publicYaml = await file('public.yaml', config.replace('127.0.0.1:0', `127.0.0.1:${port}`));
+  const session = (await run(BIN, ['session', 'new', '--config', publicYaml, 'agent-1'])).stdout.trim();
+  const origin = `https://localhost:${port}`;
+  assert.ok(session.startsWith(`${origin}/`), 'the session URL is secure');
+  const acted = join(folder, 'acted');
+  const gatewayYaml = await file('gateway.yaml', `
+tls: {caFile: ${ca}}
+gateway:
+  listen: 127.0.0.1:0
+  elicitation: {allowedUrlPrefixes: ["${origin}/api/v1/elicitations/session/"]}
+servers:
+  - slug: files
+    kind: command
+    confirmations: true
+    tools:
+      - {name: make_file, argv: [touch, ${acted}], gate: This makes a file.}
+timing: {pollMs: 1000}
+`);
+  const gateway = new Program(t, ['gateway', '--config', gatewayYaml]);
+  const [, mcp] = await gateway.says(/^countersign: gateway on (http:\S+)$/m);
+
+  // A browser that was told nothing believes no certificate of ours: without this the rest could pass in any other way.
+  const stranger = await open(t, browser);
+  await assert.rejects(stranger.page.goto(origin), /ERR_CERT_AUTHORITY_INVALID/);
+  const spki = new X509Certificate(await readFile(cert)).publicKey.export({ type: 'spki', format: 'der' });
+  const pin = createHash('sha256').update(spki).digest('base64');
+  const trusting = await launch(`--ignore-certificate-errors-spki-list=${pin}`);
+  t.after(() => trusting.close());
+  const { context, page, faults } = await open(t, trusting);
+
+  const loaded = await page.goto(origin);
+  const { issuer, protocol } = await loaded.securityDetails();
+  assert.deepEqual([issuer, protocol], ['authority', 'TLS 1.3']);
+  await page.getByLabel('Your key').fill(secret);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.locator('#questions').waitFor({ state: 'attached' });
+  const cookies = await context.cookies();
+  assert.equal(cookies.length, 1);
+  const { name, secure, httpOnly, sameSite } = cookies[0];
+  assert.deepEqual([secure, httpOnly, sameSite], [true, true, 'Strict'], name);
+  assert.equal(await page.evaluate(() => window.isSecureContext), true);
+  await page.evaluate(() => { window.loadedOnce = true; });
+
+  // The page is there before the question, which only the live part can bring.
+  assert.equal(await question(page).count(), 0);
+  const call = new Program(t, ['call', `${mcp}?servers=files`, 'make_file'], { COUNTERSIGN_CHANNEL: session });
+  await Promise.race([question(page).waitFor(), call.exit.then(() => assert.fail(call.said))]);
+  assert.match(await question(page).locator('.message').textContent(), /This makes a file\./);
+  assert.equal(await question(page).locator('.tool').textContent(), 'make_file');
+  await assert.rejects(access(acted), { code: 'ENOENT' });
+  await button(page, 'Accept').click();
+  assert.equal(await call.ends(), 0, call.said);
+  await access(acted);
+  assert.equal(await page.evaluate(() => window.loadedOnce), true, 'never loaded again');
   assert.deepEqual(faults, []);
 });
