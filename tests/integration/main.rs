@@ -16,6 +16,7 @@ mod lab;
 mod logs;
 mod mcp;
 mod relay;
+mod resume;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -9,16 +9,17 @@ use smol::channel::Sender;
 use url::Url;
 
 use super::answer::{Heard, answer_to, hear, response_to};
+use super::resume::SoFar;
 use super::{CallFault, HeaderSource, Listener, Outgoing, agreed};
 use crate::http::sse::{SseEvent, SseReader};
 use crate::http::{self, ClientFault, Connection, FaultKind, Method, OutRequest, Reply};
-use crate::json::Members;
+use crate::json::{Members, elements, string};
 use crate::mcp::capabilities::{Ability, ClientCapabilities};
 use crate::mcp::message::Id;
 use crate::mcp::version::Version;
 use crate::mcp::{header, implementation};
 use crate::secret::Secret;
-use crate::time::Instant;
+use crate::time::{Clock, Elapsed, Instant};
 use crate::world::World;
 
 /// The largest answer that is held, in bytes.
@@ -46,6 +47,7 @@ pub(super) struct HttpServer {
 
 /// How to reach it.
 struct Post {
+    clock: Clock,
     http: http::Client,
     url: Url,
     headers: HeaderSource,
@@ -88,9 +90,15 @@ impl HttpServer {
         headers: HeaderSource,
         wanted: Option<Version>,
     ) -> Self {
+        let post = Post {
+            clock: world.clock.clone(),
+            http,
+            url,
+            headers,
+        };
         Self {
             world,
-            post: Arc::new(Post { http, url, headers }),
+            post: Arc::new(post),
             wanted,
             found: smol::lock::Mutex::new(None),
             cancelling: Mutex::new(None),
@@ -253,7 +261,16 @@ impl Post {
                 .exchange(&Session::MODERN, &ids(), &request, deadline, &mut nobody)
                 .await;
             match discovered {
-                Ok(said) => return Ok((Session::MODERN, said)),
+                Ok(said) if is_of_modern(&said) => {
+                    return Ok((Session::MODERN, said));
+                }
+                // Some legacy servers answer every method.
+                Ok(_) if wanted.is_some() => {
+                    return Err(CallFault::Protocol(
+                        "it does not list the revision that is wanted",
+                    ));
+                }
+                Ok(_) => {}
                 Err(fault) if wanted.is_some() || !means_legacy(&fault) => return Err(fault),
                 Err(_) => {}
             }
@@ -360,9 +377,14 @@ impl Post {
     }
 
     fn head(&self, session: &Session) -> Result<OutRequest, CallFault> {
-        let mut request = OutRequest::new(Method::Post, &self.url)?
+        let request = self.bare(Method::Post, session)?;
+        Ok(request
             .header("content-type", "application/json")?
-            .header("accept", "application/json, text/event-stream")?
+            .header("accept", "application/json, text/event-stream")?)
+    }
+
+    fn bare(&self, method: Method, session: &Session) -> Result<OutRequest, CallFault> {
+        let mut request = OutRequest::new(method, &self.url)?
             .header("mcp-protocol-version", session.version.name())?;
         if let Some(id) = &session.id {
             request = request.header("mcp-session-id", id.expose())?;
@@ -401,22 +423,26 @@ impl Post {
         if status != 200 {
             return Err(CallFault::Status(status));
         }
-        if !media.starts_with(b"text/event-stream") {
+        if !is_stream(&reply) {
             return Err(CallFault::Protocol("neither JSON nor an event stream"));
         }
         let mut reader = SseReader::new(ANSWER_BYTES);
+        let mut so_far = SoFar::default();
         loop {
-            let Some(chunk) = reply.next_chunk().await? else {
-                let closed = ClientFault {
-                    kind: FaultKind::Closed,
-                    sent: true,
-                };
-                return Err(closed.into());
+            let chunk = match reply.next_chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Err(fault) if fault.kind != FaultKind::Closed => return Err(fault.into()),
+                Ok(None) | Err(_) => {
+                    reply = self.resume(session, &so_far, deadline).await?;
+                    reader = SseReader::new(ANSWER_BYTES);
+                    continue;
+                }
             };
             let mut events: Vec<SseEvent> = Vec::new();
             reader
                 .feed(&chunk, |event| events.push(event))
                 .map_err(|_| CallFault::Protocol("a broken event stream"))?;
+            so_far.note(&reader, &events);
             for event in events.iter().filter(|event| !event.data.is_empty()) {
                 let heard = hear(event.data.as_bytes(), id, listener);
                 match heard.map_err(CallFault::Protocol)? {
@@ -432,6 +458,43 @@ impl Post {
             }
         }
     }
+
+    /// Goes on with a stream that ended before its answer, by GET.
+    ///
+    /// # Errors
+    /// That the connection closed, or that the time is over: the request was sent in any case.
+    async fn resume(
+        &self,
+        session: &Session,
+        so_far: &SoFar,
+        deadline: Instant,
+    ) -> Result<Reply, CallFault> {
+        let gone = |kind| CallFault::Connection(ClientFault { kind, sent: true });
+        let next = so_far.next().filter(|_| !session.version.is_modern());
+        let (id, pause) = next.ok_or_else(|| gone(FaultKind::Closed))?;
+        let clock = &self.clock;
+        clock
+            .timeout(deadline, clock.sleep(pause))
+            .await
+            .map_err(|Elapsed| gone(FaultKind::Timeout))?;
+        let request = self.bare(Method::Get, session).and_then(|request| {
+            Ok(request
+                .header("accept", "text/event-stream")?
+                .header("last-event-id", id)?)
+        });
+        let request = request.map_err(|_| gone(FaultKind::Closed))?;
+        let sent = self.http.send(request, deadline, Connection::Pooled).await;
+        let reply = sent.map_err(|fault| gone(fault.kind))?;
+        match reply.status == 200 && is_stream(&reply) {
+            true => Ok(reply),
+            false => Err(gone(FaultKind::Closed)),
+        }
+    }
+}
+
+fn is_stream(reply: &Reply) -> bool {
+    let media = reply.headers.get("content-type").unwrap_or_default();
+    media.to_ascii_lowercase().starts_with(b"text/event-stream")
 }
 
 /// Whether a failed `server/discover` tells of a legacy server: a client error without one of the modern errors in it.
@@ -451,19 +514,25 @@ fn means_legacy(fault: &CallFault) -> bool {
     }
 }
 
+/// Whether a `server/discover` result is one: of a server of the modern era.
+fn is_of_modern(said: &RawValue) -> bool {
+    let listed = versions(said.get(), "supportedVersions");
+    listed.into_iter().any(Version::is_modern)
+}
+
 fn lists_only_legacy(data: Option<&str>) -> bool {
-    let supported = data
-        .and_then(|data| Members::parse(data).ok())
-        .and_then(|data| data.get("supported"))
-        .and_then(|supported| crate::json::elements(supported.get()).ok());
-    let mut versions = supported.into_iter().flatten().filter_map(|name| {
-        let name = crate::json::string(name)?;
-        Version::parse(&name)
-    });
-    let mut any = false;
-    let all = versions.all(|version| {
-        any = true;
-        !version.is_modern()
-    });
-    any && all
+    let listed = versions(data.unwrap_or_default(), "supported");
+    !listed.is_empty() && !listed.into_iter().any(Version::is_modern)
+}
+
+/// The revisions of ours in a list of names, the member `name` of an object.
+fn versions(object: &str, name: &str) -> Vec<Version> {
+    let names = Members::parse(object)
+        .ok()
+        .and_then(|object| object.get(name))
+        .and_then(|names| elements(names.get()).ok());
+    let names = names.into_iter().flatten();
+    names
+        .filter_map(|name| Version::parse(&string(name)?))
+        .collect()
 }

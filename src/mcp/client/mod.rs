@@ -3,6 +3,7 @@
 mod answer;
 mod fault;
 mod http;
+mod resume;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +13,7 @@ use url::Url;
 
 use super::capabilities::ClientCapabilities;
 use super::message::{Id, RpcError};
+use super::param_headers::ParamHeaders;
 use super::result::RpcResult;
 use super::service::Progress;
 use super::version::Version;
@@ -19,6 +21,7 @@ use super::{META_CAPABILITIES, META_CLIENT, META_LOG_LEVEL, META_VERSION, implem
 use crate::http::Connection;
 use crate::json::{Members, elements, quote};
 use crate::secret::Secret;
+use crate::text::printable;
 use crate::time::Instant;
 use crate::world::World;
 
@@ -244,12 +247,26 @@ impl Client {
         Err(CallFault::Protocol("the list never ends"))
     }
 
-    /// The server's tools, each as JSON, all pages.
+    /// The server's tools, each as JSON, all pages. Of a modern server those are left out whose headers nobody could send
+    /// ("MUST drop tools with a bad annotation").
     ///
     /// # Errors
     /// [`CallFault`].
     pub async fn tools(&self, deadline: Instant) -> Result<Vec<Box<RawValue>>, CallFault> {
-        self.list("tools/list", "tools", deadline).await
+        let mut tools = self.list("tools/list", "tools", deadline).await?;
+        if self.version(deadline).await?.is_modern() {
+            tools.retain(|tool| match ParamHeaders::of_tool(tool) {
+                Ok(_) => true,
+                Err(why) => {
+                    let members = Members::parse(tool.get()).ok();
+                    let name = members.and_then(|members| members.get("name"));
+                    let name = printable(name.map_or("without a name", RawValue::get));
+                    log::warn!("the tool {name} is left out: {why}");
+                    false
+                }
+            });
+        }
+        Ok(tools)
     }
 }
 
