@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use super::mirrored::Mirrored;
 use super::parked::{Next, Parking, Running, Told};
 use crate::gate::{CallDigest, CallIdentity};
 use crate::http::Connection;
@@ -12,9 +13,9 @@ use crate::json::{Exact, Members, quote, string};
 use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
 use crate::mcp::{
     Ability, CallContext, ClientCapabilities, InputRequest, META_SERVER, Request, ResultKind,
-    RpcError, RpcResult, missing_ability,
+    RpcError, RpcResult, Version, missing_ability,
 };
-use crate::time::Clock;
+use crate::time::{Clock, Instant};
 
 /// News and questions of one call that its caller has not taken yet.
 const QUEUE: usize = 32;
@@ -30,6 +31,7 @@ const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 pub(super) struct Remote {
     pub(super) slug: String,
     pub(super) client: Arc<Client>,
+    pub(super) mirrored: Mirrored,
     /// For a whole request, whatever happens in between.
     pub(super) timeout: Duration,
 }
@@ -87,19 +89,27 @@ impl Remote {
         let request = passing.request;
         let deadline = clock.after(self.timeout);
         let digest = self.digest(passing)?;
-        if request.may_need_input() {
-            // It may take as long as a person does.
-            context.hold();
-        }
         let version = self.client.version(deadline).await.map_err(Failed::Call)?;
+        let headers = self.param_headers(passing, version)?;
         let state = request.param("requestState").and_then(string);
         let mut running = match state.filter(|_| !version.is_modern()) {
             // A legacy server keeps no state of that kind: it is one of ours, or nobody's.
             Some(state) => self.resume(&state, passing, &digest, parking)?,
-            None => self.start(passing, deadline),
+            None => self.start(passing, headers.clone(), deadline),
         };
+        let mut learned = !version.is_modern();
         loop {
             match running.next(context).await {
+                // "SHOULD re-fetch tools/list and retry": it was refused for its headers, so that nothing ran.
+                Next::Done(Err(CallFault::Rpc(error))) if error.code == -32020 && !learned => {
+                    learned = true;
+                    self.tools(deadline).await.map_err(Failed::Call)?;
+                    let now = self.param_headers(passing, version)?;
+                    if now == headers {
+                        return Err(Failed::Call(CallFault::Rpc(error)));
+                    }
+                    running = self.start(passing, now, deadline);
+                }
                 Next::Done(done) => return self.came(done.map_err(Failed::Call)?),
                 Next::Asked(question) => {
                     let needed = Ability::needed(&question.method, &question.params);
@@ -132,6 +142,31 @@ impl Remote {
         }
     }
 
+    /// The server's tools, each as JSON.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub(super) async fn tools(&self, deadline: Instant) -> Result<Vec<Box<RawValue>>, CallFault> {
+        let tools = self.client.tools(deadline).await?;
+        self.mirrored.learn(&tools);
+        Ok(tools)
+    }
+
+    fn param_headers(
+        &self,
+        passing: &Passing<'_>,
+        version: Version,
+    ) -> Result<Vec<(String, String)>, Failed> {
+        let request = passing.request;
+        match &passing.about {
+            About::Name(tool) if request.method == "tools/call" && version.is_modern() => self
+                .mirrored
+                .of_call(tool, request)
+                .map_err(Failed::Refused),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// What a state is bound to: the same caller, server, method, name and parameters.
     fn digest(&self, passing: &Passing<'_>) -> Result<CallDigest, Failed> {
         let arguments = passing.request.param("arguments");
@@ -149,7 +184,12 @@ impl Remote {
         }))
     }
 
-    fn start(&self, passing: &Passing<'_>, deadline: crate::time::Instant) -> Running {
+    fn start(
+        &self,
+        passing: &Passing<'_>,
+        param_headers: Vec<(String, String)>,
+        deadline: Instant,
+    ) -> Running {
         let request = passing.request;
         let client = self.client.clone();
         let method = request.method.clone().into_owned();
@@ -180,6 +220,7 @@ impl Remote {
                     .map(|(member, value)| (member.as_str(), value.as_str()))
                     .collect(),
                 name: name.as_deref(),
+                param_headers,
                 meta,
                 capabilities,
                 log_level: level.as_deref(),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::mirrored::Mirrored;
 use super::names;
 use super::principal::Principal;
 use super::remote::Remote;
@@ -245,6 +246,7 @@ fn remote(
             resolve,
             None,
         )),
+        mirrored: Mirrored::default(),
         timeout: Duration::from_millis(server.timeout_ms),
     }))
 }

@@ -74,10 +74,13 @@ impl Upstream {
             Self::Remote(remote) => &remote.client,
             Self::Absent(why) => return Err((*why).to_owned()),
         };
-        let listed = clock
-            .timeout(deadline, client.list(method, member, deadline))
-            .await;
-        match in_time(listed) {
+        let listing = async {
+            match self {
+                Self::Remote(remote) if method == "tools/list" => remote.tools(deadline).await,
+                _ => client.list(method, member, deadline).await,
+            }
+        };
+        match in_time(clock.timeout(deadline, listing).await) {
             // "Unknown or unadvertised method": it has none of them.
             Err(CallFault::Rpc(error)) if error.code == -32601 => Ok(None),
             listed => listed.map(Some).map_err(|fault| fault.to_string()),

@@ -112,6 +112,12 @@ impl ParamHeaders {
         Ok(())
     }
 
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.headers.is_empty()
+    }
+
     /// What a call with those arguments says: the name behind `Mcp-Param-`, and the value, not yet encoded. "Value null or
     /// absent: MUST omit".
     #[must_use]
@@ -128,7 +134,7 @@ impl ParamHeaders {
     /// -32020, for one that is missing, repeated, badly encoded or different.
     pub(super) fn check(&self, headers: &Headers, arguments: &RawValue) -> Result<(), RpcError> {
         for header in &self.headers {
-            let name = format!("mcp-param-{}", header.name);
+            let name = format!("Mcp-Param-{}", header.name);
             let mismatch =
                 |why: &str| RpcError::new(-32020, format!("header mismatch: {name} {why}"));
             let mut all = headers.all(&name);

@@ -399,11 +399,14 @@ fn an_id_that_is_in_flight_is_not_taken_twice() {
 
 pub const FORM_AND_URL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
 
-/// The JSON-RPC message of the last event that holds `marker`.
+/// The JSON-RPC message of the last event that holds `marker`, or of an answer that is no stream.
 pub fn event(got: &str, marker: &str) -> serde_json::Value {
     let line = got
         .lines()
-        .filter_map(|line| line.strip_prefix("data: "))
+        .filter_map(|line| {
+            line.strip_prefix("data: ")
+                .or(Some(line).filter(|line| line.starts_with('{')))
+        })
         .rfind(|line| line.contains(marker));
     serde_json::from_str(line.unwrap_or_else(|| panic!("no {marker} in {got}"))).unwrap()
 }
