@@ -22,7 +22,7 @@ use smol::channel::{Receiver, Sender};
 use url::Url;
 
 /// For each request.
-const TIME: Duration = Duration::from_secs(20);
+const TIME: Duration = Duration::from_secs(5);
 
 /// Times that one request is answered with questions.
 const ROUNDS: usize = 10;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use countersign::http::RequestHead;
 use countersign::json::{Members, quote, string};
 use countersign::mcp::{
-    Announced, Announcer, CallContext, Changes, HttpRefusal, Offer, Progress, Request, RpcError,
-    RpcResult, Service, is_log_level,
+    Announced, Announcer, CallContext, Changes, HttpRefusal, Offer, ParamHeaders, Progress,
+    Request, RpcError, RpcResult, Service, is_log_level,
 };
 use countersign::secret::Sealer;
 use countersign::world::World;
@@ -120,7 +120,8 @@ impl Fixture {
         let name = request.text("name")?;
         let tool = TOOLS.iter().find(|tool| tool.name == name);
         let tool = tool.ok_or_else(|| RpcError::new(-32602, "there is no such tool"))?;
-        request.check_param_headers(parsed(tool.schema))?;
+        let headers = ParamHeaders::of_schema(parsed(tool.schema));
+        request.check_param_headers(&headers.unwrap_or_default())?;
         let values = values(request)?;
         let mut result = RpcResult::default();
         match &tool.act {

@@ -5,6 +5,7 @@
 
 mod channel;
 mod lists;
+mod mirrored;
 mod names;
 mod parked;
 mod principal;

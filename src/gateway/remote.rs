@@ -1,19 +1,19 @@
 //! A server of someone else's: what is passed on to it, what comes back, and what it asks in between.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use super::mirrored::Mirrored;
 use super::parked::{Next, Parking, Running, Told};
 use crate::gate::{CallDigest, CallIdentity};
 use crate::http::Connection;
 use crate::json::{Exact, Members, quote, string};
 use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
 use crate::mcp::{
-    Ability, CallContext, ClientCapabilities, InputRequest, META_SERVER, ParamHeaders, Request,
-    ResultKind, RpcError, RpcResult, missing_ability,
+    Ability, CallContext, ClientCapabilities, InputRequest, META_SERVER, Request, ResultKind,
+    RpcError, RpcResult, missing_ability,
 };
 use crate::time::{Clock, Instant};
 
@@ -34,32 +34,6 @@ pub(super) struct Remote {
     /// For a whole request, whatever happens in between.
     pub(super) timeout: Duration,
     pub(super) mirrored: Mirrored,
-}
-
-/// Which arguments of each tool its calls also carry in headers, as of the last list of tools; `None` before there was
-/// one. It is the same for every caller.
-#[derive(Default)]
-pub(super) struct Mirrored(Mutex<Option<HashMap<String, ParamHeaders>>>);
-
-impl Mirrored {
-    fn of(&self, tool: &str) -> Option<ParamHeaders> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref()?.get(tool).cloned()
-    }
-
-    /// Takes in a list of tools.
-    pub(super) fn learn(&self, tools: &[Box<RawValue>]) {
-        let read = |tool: &RawValue| {
-            let name = string(Members::parse(tool.get()).ok()?.get("name")?)?;
-            Some((name.into_owned(), ParamHeaders::of_tool(tool).ok()?))
-        };
-        let known = tools.iter().filter_map(|tool| read(tool)).collect();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-    }
-
-    fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
 }
 
 /// Whom a request is passed on for, and under which name there.
@@ -115,22 +89,13 @@ impl Remote {
         let request = passing.request;
         let deadline = clock.after(self.timeout);
         let digest = self.digest(passing)?;
-        let mirrored = match (&*request.method, passing.about.header()) {
-            ("tools/call", Some(tool)) => self.mirrored_of(tool, deadline).await,
-            _ => ParamHeaders::default(),
-        };
-        // Before a stream opens: it is an HTTP error.
-        request.agrees_with(&mirrored).map_err(Failed::Refused)?;
-        if request.may_need_input() {
-            // It may take as long as a person does.
-            context.hold();
-        }
+        let param_headers = self.param_headers(passing, deadline).await?;
         let version = self.client.version(deadline).await.map_err(Failed::Call)?;
         let state = request.param("requestState").and_then(string);
         let mut running = match state.filter(|_| !version.is_modern()) {
             // A legacy server keeps no state of that kind: it is one of ours, or nobody's.
             Some(state) => self.resume(&state, passing, &digest, parking)?,
-            None => self.start(passing, &mirrored, deadline),
+            None => self.start(passing, param_headers, deadline),
         };
         loop {
             match running.next(context).await {
@@ -191,22 +156,47 @@ impl Remote {
         }))
     }
 
-    /// What a call of that tool carries in headers. A tool that no list has named yet is looked for once.
-    async fn mirrored_of(&self, tool: &str, deadline: Instant) -> ParamHeaders {
-        if self.mirrored.of(tool).is_none()
-            && let Ok(tools) = self.client.tools(deadline).await
-        {
-            self.mirrored.learn(&tools);
+    /// What a call carries in headers, which the caller's own must say too: that is an HTTP error, so it is looked at
+    /// before a stream opens. A tool that no list has named yet is looked for first, since a call is sent once: what a
+    /// server refuses for its headers is not tried again.
+    async fn param_headers(
+        &self,
+        passing: &Passing<'_>,
+        deadline: Instant,
+    ) -> Result<Vec<(String, String)>, Failed> {
+        let About::Name(tool) = passing.about else {
+            return Ok(Vec::new());
+        };
+        if passing.request.method != "tools/call" {
+            return Ok(Vec::new());
         }
-        self.mirrored.of(tool).unwrap_or_default()
+        if !self.mirrored.knows(tool)
+            && let Err(fault) = self.tools(deadline).await
+        {
+            log::debug!("{}: its tools are not known: {fault}", self.slug);
+        }
+        self.mirrored
+            .of_call(tool, passing.request)
+            .map_err(Failed::Refused)
     }
 
-    fn start(&self, passing: &Passing<'_>, mirrored: &ParamHeaders, deadline: Instant) -> Running {
+    /// The server's tools, each as JSON.
+    ///
+    /// # Errors
+    /// [`CallFault`].
+    pub(super) async fn tools(&self, deadline: Instant) -> Result<Vec<Box<RawValue>>, CallFault> {
+        let tools = self.client.tools(deadline).await?;
+        self.mirrored.learn(&tools);
+        Ok(tools)
+    }
+
+    fn start(
+        &self,
+        passing: &Passing<'_>,
+        param_headers: Vec<(String, String)>,
+        deadline: Instant,
+    ) -> Running {
         let request = passing.request;
-        let param_headers = request
-            .param("arguments")
-            .map(|arguments| mirrored.values(arguments))
-            .unwrap_or_default();
         let client = self.client.clone();
         let method = request.method.clone().into_owned();
         let name = passing.about.header().map(str::to_owned);

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::mirrored::Mirrored;
 use super::names;
 use super::principal::Principal;
-use super::remote::{Mirrored, Remote};
+use super::remote::Remote;
 use super::upstream::Upstream;
 use crate::bundle::{CommandMount, Confirmer};
 use crate::config::{

@@ -75,16 +75,12 @@ impl Upstream {
             Self::Absent(why) => return Err((*why).to_owned()),
         };
         let listing = async {
-            match method {
-                "tools/list" => client.tools(deadline).await,
+            match self {
+                Self::Remote(remote) if method == "tools/list" => remote.tools(deadline).await,
                 _ => client.list(method, member, deadline).await,
             }
         };
-        let listed = in_time(clock.timeout(deadline, listing).await);
-        if let (Self::Remote(remote), "tools/list", Ok(tools)) = (self, method, &listed) {
-            remote.mirrored.learn(tools);
-        }
-        match listed {
+        match in_time(clock.timeout(deadline, listing).await) {
             // "Unknown or unadvertised method": it has none of them.
             Err(CallFault::Rpc(error)) if error.code == -32601 => Ok(None),
             listed => listed.map(Some).map_err(|fault| fault.to_string()),

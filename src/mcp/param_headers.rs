@@ -128,7 +128,7 @@ impl ParamHeaders {
     /// -32020, for one that is missing, repeated, badly encoded or different.
     pub(super) fn check(&self, headers: &Headers, arguments: &RawValue) -> Result<(), RpcError> {
         for header in &self.headers {
-            let name = format!("mcp-param-{}", header.name);
+            let name = format!("Mcp-Param-{}", header.name);
             let mismatch =
                 |why: &str| RpcError::new(-32020, format!("header mismatch: {name} {why}"));
             let mut all = headers.all(&name);

@@ -88,28 +88,14 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Checks that a call's headers say what its arguments say, where the `inputSchema` of its tool wants both ("MUST
-    /// check equality"). Only a service knows the schema; one whose tools have no `x-mcp-header` need not ask. The
-    /// legacy era has no such headers.
-    ///
-    /// # Errors
-    /// -32020, the caller's fault. -32603 for annotations that are invalid, the service's own.
-    pub fn check_param_headers(&self, schema: &RawValue) -> Result<(), RpcError> {
-        if !self.version.is_modern() {
-            return Ok(());
-        }
-        let headers = ParamHeaders::of_schema(schema)
-            .map_err(|what| RpcError::new(-32603, format!("the tool's inputSchema: {what}")))?;
-        self.agrees_with(&headers)
-    }
-
-    /// [`Request::check_param_headers`] for annotations that were read before.
+    /// Checks that a call's headers say what its arguments say, where its tool wants both ("MUST check equality"). Only a
+    /// service knows the tool; one whose tools have no `x-mcp-header` need not ask. The legacy era has no such headers.
     ///
     /// # Errors
     /// -32020, the caller's fault.
-    pub fn agrees_with(&self, headers: &ParamHeaders) -> Result<(), RpcError> {
+    pub fn check_param_headers(&self, wanted: &ParamHeaders) -> Result<(), RpcError> {
         match self.version.is_modern() {
-            true => headers.check(self.headers, self.arguments()?),
+            true => wanted.check(self.headers, self.arguments()?),
             false => Ok(()),
         }
     }

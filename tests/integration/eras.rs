@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use countersign::http::RequestHead;
 use countersign::mcp::{
-    Announced, Announcer, CallContext, Change, Changes, HttpRefusal, InputRequest, Offer, Progress,
-    Request, RpcError, RpcResult, Server, Service,
+    Announced, Announcer, CallContext, Change, Changes, HttpRefusal, InputRequest, Offer,
+    ParamHeaders, Progress, Request, RpcError, RpcResult, Server, Service,
 };
 use countersign::world::World;
 use serde_json::value::RawValue;
@@ -146,9 +146,7 @@ impl Service for Tools {
             ("region", _) => {
                 let schema = listed("tools/list").unwrap().1;
                 let tools: Vec<&RawValue> = serde_json::from_str(schema).unwrap();
-                let members: std::collections::HashMap<String, &RawValue> =
-                    serde_json::from_str(tools[1].get()).unwrap();
-                request.check_param_headers(members["inputSchema"])?;
+                request.check_param_headers(&ParamHeaders::of_tool(tools[1]).unwrap())?;
                 Ok(RpcResult::text("checked"))
             }
             ("large" | "large-held", _) => {
@@ -422,11 +420,14 @@ fn an_id_that_is_in_flight_is_not_taken_twice() {
 
 pub const FORM_AND_URL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
 
-/// The JSON-RPC message of the last event that holds `marker`.
+/// The JSON-RPC message of the last event that holds `marker`, or of an answer that is no stream.
 pub fn event(got: &str, marker: &str) -> serde_json::Value {
     let line = got
         .lines()
-        .filter_map(|line| line.strip_prefix("data: "))
+        .filter_map(|line| {
+            line.strip_prefix("data: ")
+                .or(Some(line).filter(|line| line.starts_with('{')))
+        })
         .rfind(|line| line.contains(marker));
     serde_json::from_str(line.unwrap_or_else(|| panic!("no {marker} in {got}"))).unwrap()
 }

@@ -15,6 +15,7 @@ mod http_server;
 mod lab;
 mod logs;
 mod mcp;
+mod mirrored;
 mod relay;
 mod resume;
 mod support;
