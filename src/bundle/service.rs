@@ -145,7 +145,7 @@ impl Service for Bundle {
     fn admit(&self, head: &RequestHead, _peer: SocketAddr) -> Result<usize, HttpRefusal> {
         let refusal = || HttpRefusal {
             status: 401,
-            headers: vec![("www-authenticate", "Bearer")],
+            headers: vec![("www-authenticate", "Bearer".to_owned())],
             reason: "only this bundle's gateway may call it",
         };
         let credentials = head

@@ -22,6 +22,8 @@ pub struct Gateway {
     pub allowed_hosts: Vec<String>,
     /// Origins that it takes besides the loopback ones, in normal form.
     pub allowed_origins: Vec<String>,
+    /// Issuers of tokens, as they name themselves. Empty: clients are not told where to get one.
+    pub authorization_servers: Vec<String>,
     /// Where people may be asked. Empty: every confirmed tool refuses.
     pub prefixes: Allowlist,
     /// Who may call. Empty: one principal `local` with every role, on loopback only.
@@ -81,6 +83,7 @@ impl Gateway {
             tls: values::certificate(section, report),
             allowed_hosts: allowed_hosts(section, report),
             allowed_origins: allowed_origins(section, report),
+            authorization_servers: authorization_servers(section, report),
             prefixes: prefixes
                 .map(|list| values::prefixes(&list, report))
                 .unwrap_or_default(),
@@ -129,6 +132,34 @@ fn allowed_hosts(section: &Place<'_>, report: &mut Report) -> Vec<String> {
         }
     }
     hosts
+}
+
+/// Issuers are compared as text (RFC 8414 section 3.3), so they stay as they were written.
+fn authorization_servers(section: &Place<'_>, report: &mut Report) -> Vec<String> {
+    let list = section
+        .get("oauth")
+        .and_then(|oauth| oauth.get("authorizationServers"));
+    let Some(list) = list else {
+        return Vec::new();
+    };
+    if list.is_list() && list.items().is_empty() {
+        list.fault(
+            report,
+            "found no authorization server, allowed: at least one",
+        );
+    }
+    let mut servers = Vec::new();
+    for item in list.items() {
+        let Some(text) = item.text() else { continue };
+        match values::parse_address(text).filter(values::is_private) {
+            Some(_) => servers.push(text.to_owned()),
+            None => item.fault(
+                report,
+                "found no issuer in normal form, allowed: https, or http to a loopback host, without query and fragment",
+            ),
+        }
+    }
+    servers
 }
 
 fn allowed_origins(section: &Place<'_>, report: &mut Report) -> Vec<String> {

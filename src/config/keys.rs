@@ -113,7 +113,9 @@ pub const KEYS: &[Key] = &[
     key("gateway.tokens[].channels[]", Text, Required, "a prefix, as in allowedUrlPrefixes"),
     key("gateway.adminListen", Later, Optional, "where health, metrics and the console listen"),
     key("gateway.roster", Later, Optional, "file for servers that are added at run time"),
-    key("gateway.oauth", Later, Optional, "RFC 9728 metadata"),
+    key("gateway.oauth", Section, Optional, "where clients get their tokens"),
+    key("gateway.oauth.authorizationServers", List, Required, "issuers that the RFC 9728 metadata names"),
+    key("gateway.oauth.authorizationServers[]", Text, Required, "an issuer: https, or http for a loopback host"),
 
     key("bundles", ByName, Optional, "where bundles run, by name; one that is not listed runs inside this process"),
     key("bundles.NAME", Section, Required, "one bundle"),
@@ -298,7 +300,6 @@ pub const NOT_YET: &[NotYet] = &[
     refused("limits.questionsPerToken", Values::Any, "a bound on the questions of a token"),
     refused("limits.declines", Values::Any, "a rest after several declines"),
     refused("timing.drainMs", Values::Any, "an orderly drain: SIGTERM drops every call at once"),
-    refused("gateway.oauth", Values::Any, "OAuth metadata"),
     refused("gateway.roster", Values::Any, "the runtime roster"),
     refused("gateway.adminListen", Values::Any, "the admin listener"),
     refused("audit", Values::Any, "the audit file"),

@@ -5,6 +5,7 @@
 
 mod channel;
 mod lists;
+mod metadata;
 mod mirrored;
 mod names;
 mod parked;

@@ -55,7 +55,7 @@ impl Callers {
         }
         let refusal = HttpRefusal {
             status: 401,
-            headers: vec![("www-authenticate", "Bearer")],
+            headers: vec![("www-authenticate", "Bearer".to_owned())],
             reason: "a bearer token of this gateway is needed",
         };
         let Ok(Some(credentials)) = head.headers.only("authorization") else {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::channel::ChannelHeader;
+use super::metadata::Metadata;
 use super::parked::Parking;
 use super::principal::{Callers, Principal};
 use super::remote::{About, Passing};
@@ -29,6 +30,7 @@ const PATH: &str = "/mcp";
 pub struct Gateway {
     world: World,
     callers: Callers,
+    metadata: Option<Metadata>,
     allowlist: Allowlist,
     roster: Roster,
     parking: Parking,
@@ -53,6 +55,11 @@ impl Gateway {
             parking: Parking::new(world.clone(), sealer),
             announcer: Announcer::default(),
             world,
+            metadata: Metadata::new(
+                &config.gateway.authorization_servers,
+                PATH,
+                config.gateway.tls.is_some(),
+            ),
             callers: Callers::new(config.gateway.tokens.clone()),
             allowlist: config.gateway.prefixes.clone(),
             roster,
@@ -85,8 +92,19 @@ impl Service for Gateway {
         path == PATH
     }
 
+    fn document(&self, head: &RequestHead) -> Option<String> {
+        self.metadata.as_ref()?.document(head)
+    }
+
     fn admit(&self, head: &RequestHead, _peer: SocketAddr) -> Result<Admitted, HttpRefusal> {
-        let principal = self.callers.identify(head, self.world.clock.wall_ms())?;
+        let identified = self.callers.identify(head, self.world.clock.wall_ms());
+        let principal = identified.map_err(|refusal| match &self.metadata {
+            Some(metadata) => HttpRefusal {
+                headers: vec![("www-authenticate", metadata.challenge(head))],
+                ..refusal
+            },
+            None => refusal,
+        })?;
         let selected = self
             .roster
             .select(head.query(), &principal)

@@ -26,6 +26,12 @@ impl Guard {
         host_is_ours && self.admits_origin(head)
     }
 
+    /// Whether a `Host`, with or without a port, names this machine to itself.
+    #[must_use]
+    pub fn is_loopback_host(host: &str) -> bool {
+        is_loopback(without_port(&host.to_ascii_lowercase()))
+    }
+
     /// Whether every `Origin` is one of ours; a request of a program has none.
     #[must_use]
     pub fn admits_origin(&self, head: &RequestHead) -> bool {

@@ -101,6 +101,19 @@ impl<S: Service> Handler for Server<S> {
             let reason = "this host or origin is not served here";
             return plain(responder, 403, &[], reason).await;
         }
+        if let Some(document) = self.service.document(&head) {
+            return match head.method {
+                Method::Get | Method::Head => {
+                    responder
+                        .send(200, &stream::JSON, document.as_bytes())
+                        .await
+                }
+                _ => {
+                    let reason = "this is a document";
+                    plain(responder, 405, &[("allow", "GET, HEAD")], reason).await
+                }
+            };
+        }
         if !self.service.serves(head.path()) {
             return plain(responder, 404, &[], "there is nothing at this path").await;
         }
@@ -123,6 +136,8 @@ impl<S: Service> Handler for Server<S> {
                 headers,
                 reason,
             }) => {
+                let headers = headers.iter().map(|(name, value)| (*name, value.as_str()));
+                let headers: Vec<_> = headers.collect();
                 return plain(responder, status, &headers, reason).await;
             }
         };

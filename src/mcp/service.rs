@@ -24,6 +24,11 @@ pub trait Service: Send + Sync + 'static {
     /// Whether this service answers at `path`. Others are 404.
     fn serves(&self, path: &str) -> bool;
 
+    /// A document that anyone may read at this path, as JSON; `None` where there is none.
+    fn document(&self, _head: &RequestHead) -> Option<String> {
+        None
+    }
+
     /// Who calls, by the head alone: before any of the body is read.
     ///
     /// # Errors
@@ -130,7 +135,7 @@ pub struct HttpRefusal {
     /// The status.
     pub status: u16,
     /// Headers that the status wants.
-    pub headers: Vec<(&'static str, &'static str)>,
+    pub headers: Vec<(&'static str, String)>,
     /// One line for people.
     pub reason: &'static str,
 }

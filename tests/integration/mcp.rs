@@ -653,3 +653,66 @@ fn a_token_with_too_many_calls_is_told_when_to_try_again() {
         assert_eq!(acts.count(), 0);
     });
 }
+
+/// "MUST implement RFC 9728 metadata", at the path form and at the root, and 401 points there.
+#[test]
+fn a_caller_without_a_token_is_told_where_to_get_one() {
+    lab::run(|world| async move {
+        let token = countersign::secret::hex(&countersign::secret::sha256(b"one"));
+        let config = lab::config(&format!(
+            "gateway:\n  oauth: {{authorizationServers: [\"https://issuer.example/t\"]}}\n  tokens: [{{id: a, sha256: {token}, roles: [admin]}}]\nservers:\n  - slug: one\n    kind: command\n    tools: [{{name: open, argv: [echo, hello]}}]\n"
+        ));
+        let gateway = lab::gateway(&world, &config);
+        let refused = exchange(&world, gateway, &modern("tools/list", "", "")).await;
+        assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+        let challenge = "www-authenticate: Bearer resource_metadata=\"http://localhost/.well-known/oauth-protected-resource/mcp\"\r\n";
+        assert!(refused.contains(challenge), "{refused}");
+        let get = |path: &str| {
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        };
+        for (path, status) in [
+            ("/.well-known/oauth-protected-resource/mcp", 200),
+            ("/.well-known/oauth-protected-resource", 200),
+            ("/.well-known/oauth-protected-resource/other", 404),
+            ("/.well-known/oauth-protected-resourcex", 404),
+        ] {
+            let got = exchange(&world, gateway, &get(path)).await;
+            assert!(
+                got.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{path}: {got}"
+            );
+            if status == 200 {
+                let body: serde_json::Value =
+                    serde_json::from_str(got.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+                assert_eq!(body["resource"], "http://localhost/mcp");
+                assert_eq!(body["authorization_servers"][0], "https://issuer.example/t");
+            }
+        }
+        // Who has no say in the host has none in the document either.
+        let foreign =
+            get("/.well-known/oauth-protected-resource").replace("localhost", "evil.example");
+        assert!(
+            exchange(&world, gateway, &foreign)
+                .await
+                .starts_with("HTTP/1.1 403 ")
+        );
+        let post = get("/.well-known/oauth-protected-resource").replace("GET", "PUT");
+        assert!(
+            exchange(&world, gateway, &post)
+                .await
+                .starts_with("HTTP/1.1 405 ")
+        );
+        // Without the configuration there is nothing there.
+        let config = lab::config(
+            "servers:\n  - slug: one\n    kind: command\n    tools: [{name: open, argv: [echo, hello]}]\n",
+        );
+        let gateway = lab::gateway(&world, &config);
+        let got = exchange(
+            &world,
+            gateway,
+            &get("/.well-known/oauth-protected-resource"),
+        )
+        .await;
+        assert!(got.starts_with("HTTP/1.1 404 "), "{got}");
+    });
+}

@@ -80,6 +80,7 @@ const EVERYTHING: &str = r#"gateway:
   listen: [127.0.0.1:9600, "[::1]:9600", localhost:9601, 0.0.0.0:9602]
   allowedHosts: [Gate.example.com, "gate.example.com:8443"]
   allowedOrigins: [https://gate.example.com, chrome-extension://abcdef]
+  oauth: {authorizationServers: [https://login.example.com/tenant]}
   elicitation:
     allowedUrlPrefixes: [http://localhost:8601/api/v1/elicitations/session/]
   tokens:

@@ -53,8 +53,13 @@ const TABLE: &[(&str, &[&str])] = &[
         "c.yaml:1:20: limits.declines: found what this build does not have yet (a rest after several declines), allowed: 3",
         "c.yaml:2:19: timing.drainMs: found what this build does not have yet (an orderly drain: SIGTERM drops every call at once), allowed: 10000",
     ]),
+    ("gateway: {oauth: {authorizationServers: [\"http://a.example\", \"https://a.example?q\", \"https://a.example/t\"]}}\n", &[
+        "c.yaml:1:42: gateway.oauth.authorizationServers[0]: found no issuer in normal form, allowed: https, or http to a loopback host, without query and fragment",
+        "c.yaml:1:62: gateway.oauth.authorizationServers[1]: found no issuer in normal form, allowed: https, or http to a loopback host, without query and fragment",
+    ]),
+    ("gateway: {oauth: {}}\n", &["c.yaml:1:18: gateway.oauth.authorizationServers: missing, allowed: a list"]),
     ("gateway: {oauth: {authorizationServers: []}, roster: a, adminListen: b}\n", &[
-        "c.yaml:1:18: gateway.oauth: found what this build does not have yet (OAuth metadata), allowed: leave it out",
+        "c.yaml:1:41: gateway.oauth.authorizationServers: found no authorization server, allowed: at least one",
         "c.yaml:1:54: gateway.roster: found what this build does not have yet (the runtime roster), allowed: leave it out",
         "c.yaml:1:70: gateway.adminListen: found what this build does not have yet (the admin listener), allowed: leave it out",
     ]),
