@@ -3,6 +3,7 @@
 //! Everything above takes these from a [`World`] that is passed down, never from a global, so that a test can give
 //! it a clock that is driven by hand, a network in memory and randomness from a seed (design section 2).
 
+pub mod child;
 mod dial;
 pub mod memory;
 mod net;

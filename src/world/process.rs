@@ -5,9 +5,9 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ use super::World;
 use crate::time::Instant;
 
 /// Between SIGTERM and SIGKILL for a child that has run out of time: long enough to put things in order.
-const TERM_TIME: Duration = Duration::from_secs(2);
+pub(super) const TERM_TIME: Duration = Duration::from_secs(2);
 
 /// How long output is still read after the child has ended: a process that left the group may hold the pipe for ever.
 const PIPE_GRACE: Duration = Duration::from_millis(200);
 
 /// Reads of one output in a row, 64 KB as a pipe holds: then it is everyone else's turn. Without a bound a child that
 /// writes without end kept the thread for 69 ms at a time, and no deadline was looked at.
-const READS_IN_A_ROW: usize = 16;
+pub(super) const READS_IN_A_ROW: usize = 16;
 
 /// A program to run, without a shell.
 #[derive(Clone)]
@@ -115,41 +115,67 @@ impl World {
         command: &Command,
         deadline: Instant,
     ) -> Result<impl Future<Output = io::Result<Finished>> + Send + use<>, SpawnFault> {
-        let (program, arguments) = command.argv.split_first().ok_or(SpawnFault::NotFound)?;
-        let mut child = std::process::Command::new(program);
-        child
-            .args(arguments)
-            .env_clear()
-            .envs(command.env.iter().map(|(name, value)| (name, value)));
-        child
-            .stdin(match command.stdin {
-                Some(_) => Stdio::piped(),
-                None => Stdio::null(),
-            })
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        if let Some(cwd) = &command.cwd {
-            child.current_dir(cwd);
-        }
-        let child = child.spawn()?;
-        let mut running = Running {
-            world: self.clone(),
-            child: Some(child),
+        let stdin = match command.stdin {
+            Some(_) => Stdio::piped(),
+            None => Stdio::null(),
         };
+        let cwd = command.cwd.as_deref();
+        let mut running = Running::start(self, &command.argv, &command.env, cwd, stdin)?;
         let (input, limit) = (command.stdin.clone(), command.output_bytes);
         Ok(async move { running.finish(input, limit, deadline).await })
     }
 }
 
 /// A child and its group. Dropping it kills both and has the child reaped.
-struct Running {
-    world: World,
+pub(super) struct Running {
+    pub(super) world: World,
     /// `None` once it was reaped.
-    child: Option<Child>,
+    pub(super) child: Option<Child>,
 }
 
 impl Running {
+    /// Starts a program in a group of its own, with that environment and no other, and pipes for its outputs.
+    pub(super) fn start(
+        world: &World,
+        argv: &[String],
+        env: &[(String, String)],
+        cwd: Option<&Path>,
+        stdin: Stdio,
+    ) -> Result<Self, SpawnFault> {
+        let (program, arguments) = argv.split_first().ok_or(SpawnFault::NotFound)?;
+        let mut child = std::process::Command::new(program);
+        child
+            .args(arguments)
+            .env_clear()
+            .envs(env.iter().map(|(name, value)| (name, value)))
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        if let Some(cwd) = cwd {
+            child.current_dir(cwd);
+        }
+        Ok(Self {
+            world: world.clone(),
+            child: Some(child.spawn()?),
+        })
+    }
+
+    /// Signals the whole group, if the child has not been reaped.
+    pub(super) fn signal(&self, which: Signal) {
+        if let Some(child) = &self.child {
+            signal(child, which);
+        }
+    }
+
+    /// Reaps a child that has ended, and kills what it left behind in its group; before, while its pid is its own.
+    pub(super) fn reap(&mut self) -> Option<ExitStatus> {
+        self.signal(Signal::KILL);
+        let status = self.child.as_mut()?.wait().ok();
+        self.child = None;
+        status
+    }
+
     async fn finish(
         &mut self,
         input: Option<Vec<u8>>,
@@ -223,7 +249,7 @@ impl Running {
 }
 
 /// Readable once the child has ended, without reaping it.
-fn exit_of(child: &Child) -> io::Result<Async<OwnedFd>> {
+pub(super) fn exit_of(child: &Child) -> io::Result<Async<OwnedFd>> {
     let pid = pid_of(child).ok_or(io::ErrorKind::NotFound)?;
     Async::new(pidfd_open(pid, PidfdFlags::NONBLOCK)?)
 }
@@ -321,8 +347,6 @@ impl Output {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::path::Path;
-
     use super::super::{Net, Random, Runtime};
     use super::*;
     use crate::time::Clock;
