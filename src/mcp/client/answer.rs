@@ -1,5 +1,7 @@
 //! What a server says while a request runs: news, questions, and the answer.
 
+use std::borrow::Cow;
+
 use serde_json::value::RawValue;
 use smol::channel::Sender;
 
@@ -33,6 +35,57 @@ pub(super) enum Asked {
     Unknown,
 }
 
+/// One message of a server, opened.
+pub(super) enum Said<'a> {
+    /// An answer.
+    Answer {
+        /// To which request; `None` where the server could not read its id.
+        id: Option<&'a RawValue>,
+        /// The result, or the error.
+        outcome: Result<&'a RawValue, &'a RawValue>,
+    },
+    /// A request: its id, and what is asked.
+    Asked(Id, Asked),
+    /// A notification.
+    Note {
+        /// What happened.
+        method: Cow<'a, str>,
+        /// Its parameters.
+        params: Option<&'a RawValue>,
+    },
+    /// An object that is none of these.
+    Other,
+}
+
+/// Opens one message of a scanned text.
+///
+/// # Errors
+/// What is wrong with it, the server's fault.
+pub(super) fn open(text: &str) -> Result<Said<'_>, &'static str> {
+    let members = Members::parse(text).map_err(|_| "a message is no object")?;
+    if let Some(method) = members.get("method") {
+        let method = json::string(method).ok_or("a method is no string")?;
+        let params = members.get("params");
+        return Ok(match members.get("id").and_then(Id::parse) {
+            Some(theirs) => Said::Asked(theirs, asked(&method, params)),
+            None => Said::Note { method, params },
+        });
+    }
+    // An error whose id could not be read has none, or null.
+    let id = members.get("id").filter(|id| id.get() != "null");
+    Ok(match (members.get("result"), members.get("error")) {
+        (Some(result), None) => Said::Answer {
+            id,
+            outcome: Ok(result),
+        },
+        (None, Some(error)) => Said::Answer {
+            id,
+            outcome: Err(error),
+        },
+        _ => Said::Other,
+    })
+}
+
 /// Reads one message of the server that the request `id` went to, and tells the listener of news.
 ///
 /// # Errors
@@ -43,28 +96,26 @@ pub(super) fn hear(
     listener: &mut Listener<'_>,
 ) -> Result<Heard, &'static str> {
     let text = json::scan(message).map_err(|_| "not valid JSON")?;
-    let members = Members::parse(text).map_err(|_| "a message is no object")?;
-    if let Some(method) = members.get("method") {
-        let method = json::string(method).ok_or("a method is no string")?;
-        let params = members.get("params");
-        return Ok(match members.get("id").and_then(Id::parse) {
-            Some(theirs) => Heard::Asked(theirs, asked(&method, params)),
-            None => {
-                tell(&method, params, id, listener);
-                Heard::Other
-            }
-        });
-    }
-    let theirs = members.get("id");
-    let about_us = theirs.is_some_and(|theirs| theirs.get() == id.as_json());
-    // An error whose id could not be read has none, or null.
-    let about_nobody = theirs.is_none_or(|theirs| theirs.get() == "null");
-    Ok(match (members.get("result"), members.get("error")) {
-        (Some(result), None) if about_us => Heard::Answer(Ok(result.to_owned())),
-        (None, Some(error)) if about_us || about_nobody => {
-            Heard::Answer(Err(CallFault::Rpc(RpcError::parse(error))))
+    Ok(match open(text)? {
+        Said::Asked(theirs, asked) => Heard::Asked(theirs, asked),
+        Said::Note { method, params } => {
+            tell(&method, params, id, listener);
+            Heard::Other
         }
-        _ => Heard::Other,
+        Said::Answer {
+            id: theirs,
+            outcome,
+        } => {
+            let about_us = theirs.is_some_and(|theirs| theirs.get() == id.as_json());
+            match outcome {
+                Ok(result) if about_us => Heard::Answer(Ok(result.to_owned())),
+                Err(error) if about_us || theirs.is_none() => {
+                    Heard::Answer(Err(CallFault::Rpc(RpcError::parse(error))))
+                }
+                _ => Heard::Other,
+            }
+        }
+        Said::Other => Heard::Other,
     })
 }
 
@@ -86,33 +137,41 @@ fn tell(method: &str, params: Option<&RawValue>, id: &Id, listener: &mut Listene
     let Some(params) = params else {
         return;
     };
-    let Ok(members) = Members::parse(params.get()) else {
-        return;
-    };
     match method {
         "notifications/progress" => {
-            let ours = members
-                .get("progressToken")
-                .is_some_and(|token| token.get() == id.as_json());
-            let number = |name: &str| members.get(name).and_then(|text| text.get().parse().ok());
-            if let Some(progress) = number("progress").filter(|_| ours) {
-                (listener.news)(News::Progress(Progress {
-                    progress,
-                    total: number("total"),
-                    message: members
-                        .get("message")
-                        .and_then(json::string)
-                        .map(String::from),
-                }));
+            if let Some((token, progress)) = progress(params)
+                && token.get() == id.as_json()
+            {
+                (listener.news)(News::Progress(progress));
             }
         }
         "notifications/message" => {
-            if let Some(level) = members.get("level") {
+            if let Some(level) = level(params) {
                 (listener.news)(News::Log { level, params });
             }
         }
         _ => {}
     }
+}
+
+/// The progress in the parameters of a notification, and its token.
+pub(super) fn progress(params: &RawValue) -> Option<(&RawValue, Progress)> {
+    let members = Members::parse(params.get()).ok()?;
+    let number = |name: &str| members.get(name).and_then(|text| text.get().parse().ok());
+    let progress = Progress {
+        progress: number("progress")?,
+        total: number("total"),
+        message: members
+            .get("message")
+            .and_then(json::string)
+            .map(String::from),
+    };
+    Some((members.get("progressToken")?, progress))
+}
+
+/// The severity in the parameters of a message of a log.
+pub(super) fn level(params: &RawValue) -> Option<&RawValue> {
+    Members::parse(params.get()).ok()?.get("level")
 }
 
 /// What to answer to a question of the server's. Dropping the future answers nothing.

@@ -11,16 +11,15 @@ use url::Url;
 use super::answer::{Heard, answer_to, hear, response_to};
 use super::pieces::{Large, too_large};
 use super::resume::SoFar;
-use super::{CallFault, HeaderSource, Listener, Outgoing, agreed};
+use super::{CallFault, HeaderSource, INITIALIZED, Listener, Outgoing, agreed, cancelled};
 use crate::http::sse::{SseEvent, SseReader};
 use crate::http::{self, ClientFault, Connection, FaultKind, Method, OutRequest, Reply};
 use crate::json::{Members, elements, string};
-use crate::mcp::capabilities::{Ability, ClientCapabilities};
+use crate::mcp::header;
 use crate::mcp::message::Id;
 use crate::mcp::rest::Rest;
 use crate::mcp::result::RpcResult;
 use crate::mcp::version::Version;
-use crate::mcp::{header, implementation};
 use crate::secret::Secret;
 use crate::time::{Clock, Elapsed, Instant};
 use crate::world::World;
@@ -218,10 +217,7 @@ impl HttpServer {
         let (post, clock) = (self.post.clone(), self.world.clock.clone());
         let task = self.world.spawn(async move {
             while let Ok((session, id)) = gone.recv().await {
-                let note = format!(
-                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}}}}}"#,
-                    id.as_json()
-                );
+                let note = cancelled(&id);
                 let deadline = clock.after(CANCEL_TIME);
                 // Nobody waits for what comes of it.
                 let _ = post.note(&session, note, deadline).await;
@@ -294,24 +290,7 @@ impl Post {
         deadline: Instant,
         id: &Id,
     ) -> Result<(Session, Box<RawValue>), CallFault> {
-        // A session is shared by callers of every kind. What one of them cannot answer is refused then.
-        let capabilities = [
-            Ability::Form,
-            Ability::Url,
-            Ability::Sampling,
-            Ability::Roots,
-        ]
-        .into_iter()
-        .fold(ClientCapabilities::NONE, |all, ability| {
-            all.with(ability, true)
-        });
-        let body = format!(
-            r#"{{"jsonrpc":"2.0","id":{},"method":"initialize","params":{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}}}"#,
-            id.as_json(),
-            wanted.name(),
-            capabilities.to_json(wanted),
-            implementation()
-        );
+        let body = super::initialize(id, wanted);
         let opening = Session {
             version: wanted,
             id: None,
@@ -337,8 +316,8 @@ impl Post {
             version,
             id: id_of_session,
         };
-        let note = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();
-        self.note(&session, note, deadline).await?;
+        self.note(&session, INITIALIZED.to_owned(), deadline)
+            .await?;
         Ok((session, said))
     }
 

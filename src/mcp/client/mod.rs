@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use smol::channel::Sender;
 use url::Url;
 
-use super::capabilities::ClientCapabilities;
+use super::capabilities::{Ability, ClientCapabilities};
 use super::message::{Id, RpcError};
 use super::param_headers::ParamHeaders;
 use super::result::RpcResult;
@@ -270,6 +270,39 @@ impl Client {
         }
         Ok(tools)
     }
+}
+
+/// Ends the opening of the legacy era.
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// The request that opens the legacy era.
+fn initialize(id: &Id, wanted: Version) -> String {
+    // A session is shared by callers of every kind. What one of them cannot answer is refused then.
+    let capabilities = [
+        Ability::Form,
+        Ability::Url,
+        Ability::Sampling,
+        Ability::Roots,
+    ]
+    .into_iter()
+    .fold(ClientCapabilities::NONE, |all, ability| {
+        all.with(ability, true)
+    });
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{},"method":"initialize","params":{{"protocolVersion":"{}","capabilities":{},"clientInfo":{}}}}}"#,
+        id.as_json(),
+        wanted.name(),
+        capabilities.to_json(wanted),
+        implementation()
+    )
+}
+
+/// Tells a server that nobody waits for an answer any more.
+fn cancelled(id: &Id) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}}}}}"#,
+        id.as_json()
+    )
 }
 
 /// The version that an `initialize` result names, if it is one of ours.
