@@ -1,16 +1,23 @@
 //! Why a request to a server gave no result.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::http::ClientFault;
 use crate::http::head::BadHeader;
 use crate::mcp::message::RpcError;
+use crate::world::process::SpawnFault;
 
 /// Why a request to a server gave no result.
 #[derive(Clone, Debug)]
 pub enum CallFault {
     /// The connection. `sent` in it says whether the server may have acted.
     Connection(ClientFault),
+    /// The process of a server ended again and again, and is not started before this has passed.
+    Ended {
+        /// From now on.
+        again_in: Duration,
+    },
     /// An HTTP status without a JSON-RPC error.
     Status(u16),
     /// The server's own error.
@@ -21,6 +28,8 @@ pub enum CallFault {
     Unset(String),
     /// A header of ours that cannot be sent: the configuration's fault.
     Header,
+    /// The process of a server could not be started.
+    NotStarted(SpawnFault),
 }
 
 impl CallFault {
@@ -30,7 +39,12 @@ impl CallFault {
         match self {
             Self::Connection(fault) => fault.sent,
             Self::Protocol(_) => true,
-            Self::Status(_) | Self::Rpc(_) | Self::Header | Self::Unset(_) => false,
+            Self::Ended { .. }
+            | Self::Status(_)
+            | Self::Rpc(_)
+            | Self::Header
+            | Self::NotStarted(_)
+            | Self::Unset(_) => false,
         }
     }
 }
@@ -39,6 +53,12 @@ impl fmt::Display for CallFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connection(fault) => write!(f, "{fault}"),
+            Self::Ended { again_in } => write!(
+                f,
+                "the server ended again and again; it is started again in {} s at the earliest",
+                again_in.as_millis().div_ceil(1000)
+            ),
+            Self::NotStarted(fault) => write!(f, "{fault}"),
             Self::Status(401) => f.write_str("HTTP 401: the token was not accepted"),
             Self::Status(404) => f.write_str("HTTP 404: there is no such endpoint or server"),
             Self::Status(status) => write!(f, "HTTP {status}"),

@@ -217,7 +217,7 @@ impl HttpServer {
         let (post, clock) = (self.post.clone(), self.world.clock.clone());
         let task = self.world.spawn(async move {
             while let Ok((session, id)) = gone.recv().await {
-                let note = cancelled(&id);
+                let note = cancelled(id.as_json());
                 let deadline = clock.after(CANCEL_TIME);
                 // Nobody waits for what comes of it.
                 let _ = post.note(&session, note, deadline).await;
@@ -526,8 +526,10 @@ fn means_legacy(fault: &CallFault) -> bool {
         CallFault::Rpc(error) if error.code == -32022 => lists_only_legacy(error.data.as_deref()),
         CallFault::Rpc(error) => !matches!(error.code, -32_021..=-32_020),
         CallFault::Connection(_)
+        | CallFault::Ended { .. }
         | CallFault::Protocol(_)
         | CallFault::Header
+        | CallFault::NotStarted(_)
         | CallFault::Unset(_) => false,
     }
 }

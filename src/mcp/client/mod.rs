@@ -1,11 +1,13 @@
 //! The client: one server, in whichever era it speaks, over Streamable HTTP or the standard streams of a child.
 
 mod answer;
+mod child;
 mod fault;
 mod http;
 mod pieces;
 mod resume;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::value::RawValue;
@@ -13,6 +15,7 @@ use smol::channel::Sender;
 use url::Url;
 
 use super::capabilities::{Ability, ClientCapabilities};
+use super::changes::Announcer;
 use super::message::{Id, RpcError};
 use super::param_headers::ParamHeaders;
 use super::result::RpcResult;
@@ -25,7 +28,9 @@ use crate::secret::Secret;
 use crate::text::printable;
 use crate::time::Instant;
 use crate::world::World;
+use crate::world::child::Program;
 
+use child::Child;
 pub use fault::CallFault;
 use http::HttpServer;
 
@@ -33,9 +38,28 @@ use http::HttpServer;
 const MAX_PAGES: usize = 64;
 
 /// One MCP server. Nothing is connected or started until something is asked.
+///
+/// Dropping the client of a child ends it, and nobody waits for that: its standard input is closed, after 2 s its process
+/// group is sent SIGTERM, and after 2 s more SIGKILL.
 pub struct Client {
-    server: HttpServer,
-    next_id: AtomicU64,
+    server: Server,
+    ids: Ids,
+}
+
+/// Where it is.
+enum Server {
+    Http(HttpServer),
+    Child(Child),
+}
+
+/// Numbers requests, so that no two of one client have the same id. Cloning counts on with the same.
+#[derive(Clone, Default)]
+struct Ids(Arc<AtomicU64>);
+
+impl Ids {
+    fn next(&self) -> Id {
+        Id::number(self.0.fetch_add(1, Ordering::Relaxed) + 1)
+    }
 }
 
 /// A request as it goes out.
@@ -169,13 +193,33 @@ impl Client {
         wanted: Option<Version>,
     ) -> Self {
         Self {
-            server: HttpServer::new(world, http, url, headers, wanted),
-            next_id: AtomicU64::new(1),
+            server: Server::Http(HttpServer::new(world, http, url, headers, wanted)),
+            ids: Ids::default(),
         }
     }
 
-    fn id(&self) -> Id {
-        Id::number(self.next_id.fetch_add(1, Ordering::Relaxed))
+    /// A client for the server that `program` is, over its standard streams. `label` is its name in the log, where its
+    /// standard error goes too. Without a `wanted` revision its own era is found out and remembered.
+    ///
+    /// All calls share one process, which the first of them starts. One that ends is started again for the next call: at
+    /// once, and when it ends again and again after 1 s, 2 s, 4 s … 60 s. Nothing that was sent is ever sent again.
+    #[must_use]
+    pub fn child(world: &World, label: String, program: Program, wanted: Option<Version>) -> Self {
+        let ids = Ids::default();
+        Self {
+            server: Server::Child(Child::new(world, label, program, wanted, ids.clone())),
+            ids,
+        }
+    }
+
+    /// Where the server's own news of changed lists and resources is announced: only that of a child. A modern one is
+    /// asked for it when it says that it has some. News of a time without a process is lost: after a restart ask again.
+    #[must_use]
+    pub const fn announcer(&self) -> Option<&Announcer> {
+        match &self.server {
+            Server::Http(_) => None,
+            Server::Child(child) => Some(child.announcer()),
+        }
     }
 
     /// The revision that is spoken, agreed on when it was not yet.
@@ -183,7 +227,10 @@ impl Client {
     /// # Errors
     /// [`CallFault`].
     pub async fn version(&self, deadline: Instant) -> Result<Version, CallFault> {
-        self.server.version(deadline, &|| self.id()).await
+        match &self.server {
+            Server::Http(server) => server.version(deadline, &|| self.ids.next()).await,
+            Server::Child(child) => child.version(deadline).await,
+        }
     }
 
     /// The `capabilities` that the server declares, as JSON, and its `instructions`.
@@ -191,13 +238,17 @@ impl Client {
     /// # Errors
     /// [`CallFault`].
     pub async fn offer(&self, deadline: Instant) -> Result<Box<RawValue>, CallFault> {
-        self.server.offer(deadline, &|| self.id()).await
+        match &self.server {
+            Server::Http(server) => server.offer(deadline, &|| self.ids.next()).await,
+            Server::Child(child) => child.offer(deadline).await,
+        }
     }
 
     /// Sends one request and waits for its result, in the modern form. It is sent once.
     ///
     /// Dropping the future closes the connection that carries it, which is what tells a modern server that the request
-    /// is gone; a legacy one is sent `notifications/cancelled`.
+    /// is gone; a legacy one is sent `notifications/cancelled`. So is a child of either era, if any of the request was
+    /// written; what was not written then never is.
     ///
     /// # Errors
     /// [`CallFault`].
@@ -207,10 +258,17 @@ impl Client {
         deadline: Instant,
         listener: &mut Listener<'_>,
     ) -> Result<RpcResult, CallFault> {
-        let id = self.id();
-        self.server
-            .request(&id, request, deadline, listener, &|| self.id())
-            .await
+        let id = self.ids.next();
+        match &self.server {
+            Server::Http(server) => {
+                let ids = || self.ids.next();
+                server.request(&id, request, deadline, listener, &ids).await
+            }
+            Server::Child(child) => {
+                let raw = child.request(&id, request, deadline, listener).await?;
+                RpcResult::parse(&raw).map_err(CallFault::Protocol)
+            }
+        }
     }
 
     /// A whole list, all pages: the elements of the member `name` of each page, as JSON.
@@ -298,10 +356,9 @@ fn initialize(id: &Id, wanted: Version) -> String {
 }
 
 /// Tells a server that nobody waits for an answer any more.
-fn cancelled(id: &Id) -> String {
+fn cancelled(id: &str) -> String {
     format!(
-        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{}}}}}"#,
-        id.as_json()
+        r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
     )
 }
 
