@@ -7,7 +7,7 @@ use url::Url;
 
 use super::fault::Placed;
 use super::names::Slug;
-use super::template::Template;
+use super::template::{ProcessLookup, SlugLookup, Template};
 use super::tools::CommandTool;
 
 /// Longest part of `timeoutMs` that is kept back for everything but the person. The spec: "the slug's
@@ -105,6 +105,27 @@ impl Server {
     /// How long a person has to answer: the deadline that goes with a forwarded channel.
     pub fn ttl_ms(&self) -> u64 {
         ttl_ms(self.timeout_ms)
+    }
+
+    /// What its commands or its process see: "PATH, HOME, LANG" and its own `env`, resolved now.
+    ///
+    /// # Errors
+    /// The name of what is not set.
+    pub fn environment(&self) -> Result<Vec<(String, String)>, String> {
+        let lookup = SlugLookup {
+            slug: &self.slug,
+            shared: &ProcessLookup,
+        };
+        let mut env: Vec<_> = ["PATH", "HOME", "LANG"]
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+            .collect();
+        for (name, value) in &self.env {
+            let value = value.value.resolve(&lookup).map_err(|unset| unset.name)?;
+            env.retain(|(known, _)| known != name);
+            env.push((name.clone(), value.expose().to_owned()));
+        }
+        Ok(env)
     }
 
     /// The bundle that it is mounted in.

@@ -131,8 +131,8 @@ impl Selected {
             let slug = entry.server.slug.as_str();
             match offer {
                 Ok(offer) => {
-                    all.prompts = all.prompts.or(offer.prompts);
-                    all.resources = all.resources.or(offer.resources);
+                    all.prompts = either(all.prompts, offer.prompts);
+                    all.resources = either(all.resources, offer.resources);
                     all.completions |= offer.completions;
                     all.logging |= offer.logging;
                     let theirs: String = shortened(&offer.instructions);
@@ -151,6 +151,14 @@ impl Selected {
             all.instructions += &format!("\n\nNot available now: {}.", missing.join(", "));
         }
         all
+    }
+}
+
+/// A list that one of two has, and whether a change is announced of either.
+fn either(one: Option<Announced>, other: Option<Announced>) -> Option<Announced> {
+    match (one, other) {
+        (Some(Announced(one)), Some(Announced(other))) => Some(Announced(one || other)),
+        (one, other) => one.or(other),
     }
 }
 

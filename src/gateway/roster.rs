@@ -1,6 +1,7 @@
 //! The servers behind the gateway, and which of them a request names.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +16,11 @@ use crate::config::{
 };
 use crate::http;
 use crate::json::{Members, elements, string};
-use crate::mcp::client::{HeaderSource, fixed};
+use crate::mcp::client::{HeaderSource, ProgramSource, fixed};
 use crate::mcp::{self, Request, RpcError, RpcResult, Version};
 use crate::secret::Secret;
 use crate::world::World;
+use crate::world::child::Program;
 use url::Url;
 
 /// Every server that the configuration names, in the order of their slugs.
@@ -237,17 +239,29 @@ fn remote(
             })
             .collect()
     });
+    let client = mcp::Client::new(world.clone(), client.clone(), url.clone(), resolve, None);
+    somebody_elses(server, client)
+}
+
+fn child(world: &World, server: &Server, argv: &[String], cwd: Option<&Path>) -> Upstream {
+    let (own, argv, cwd) = (server.clone(), argv.to_vec(), cwd.map(Path::to_owned));
+    let program: ProgramSource = Box::new(move || {
+        Ok(Program {
+            argv: argv.clone(),
+            env: own.environment()?,
+            cwd: cwd.clone(),
+        })
+    });
+    let label = server.slug.to_string();
+    somebody_elses(server, mcp::Client::child(world, label, program, None))
+}
+
+fn somebody_elses(server: &Server, client: mcp::Client) -> Upstream {
     Upstream::Remote(Box::new(Remote {
         slug: server.slug.to_string(),
-        client: Arc::new(mcp::Client::new(
-            world.clone(),
-            client.clone(),
-            url.clone(),
-            resolve,
-            None,
-        )),
-        timeout: Duration::from_millis(server.timeout_ms),
+        client: Arc::new(client),
         mirrored: Mirrored::default(),
+        timeout: Duration::from_millis(server.timeout_ms),
     }))
 }
 
@@ -265,7 +279,7 @@ fn upstream(
         Kind::RemoteHttp { url, headers } => {
             return remote(world, server, url, headers, client);
         }
-        Kind::Stdio { .. } => return Upstream::Absent("this build has no stdio servers"),
+        Kind::Stdio { command, cwd } => return child(world, server, command, cwd.as_deref()),
         Kind::SupplementaryImage {
             bundle,
             path,

@@ -209,8 +209,13 @@ impl Service for Gateway {
         }
     }
 
-    fn listen(&self, _admitted: &Admitted) -> Changes {
-        self.announcer.listen()
+    fn listen(&self, admitted: &Admitted) -> Changes {
+        let of_servers = admitted
+            .selected
+            .entries
+            .iter()
+            .filter_map(|entry| entry.upstream.announcer());
+        of_servers.fold(self.announcer.listen(), |all, one| all.and(one.listen()))
     }
 }
 

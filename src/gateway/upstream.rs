@@ -13,7 +13,7 @@ use crate::gate::{OUTCOME_KEY, Policy, UNKNOWN};
 use crate::http::{ClientFault, FaultKind};
 use crate::json::{Members, quote, string};
 use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
-use crate::mcp::{Announced, CallContext, Offer, Request, RpcError, RpcResult};
+use crate::mcp::{Announced, Announcer, CallContext, Offer, Request, RpcError, RpcResult};
 use crate::time::{Clock, Elapsed, Instant};
 
 /// How long a server may take to list what it has: a dead one must not hold up the others' lists.
@@ -41,6 +41,14 @@ pub(super) struct Forward {
 }
 
 impl Upstream {
+    /// Where the server's own news is announced, if it can be heard.
+    pub(super) fn announcer(&self) -> Option<&Announcer> {
+        match self {
+            Self::Remote(remote) => remote.client.announcer(),
+            Self::Here(_) | Self::Bundle { .. } | Self::Absent(_) => None,
+        }
+    }
+
     /// What the server has. One that cannot be asked in time has nothing.
     pub(super) async fn offer(&self, clock: &Clock) -> Result<Offer, String> {
         let tools = Offer {
@@ -53,7 +61,7 @@ impl Upstream {
                 let deadline = clock.after(LIST_TIME);
                 let asked = clock.timeout(deadline, remote.client.offer(deadline)).await;
                 let said = in_time(asked).map_err(|fault| fault.to_string())?;
-                Ok(offered(&said))
+                Ok(offered(&said, remote.client.announcer().is_some()))
             }
             Self::Absent(why) => Err((*why).to_owned()),
         }
@@ -228,7 +236,7 @@ fn passed_on(error: RpcError, request: &Request<'_>) -> RpcError {
 }
 
 /// What a server's `server/discover` or `initialize` result says that it has.
-fn offered(said: &RawValue) -> Offer {
+fn offered(said: &RawValue, heard: bool) -> Offer {
     let said = Members::parse(said.get()).ok();
     let member = |name: &str| said.as_ref().and_then(|said| said.get(name));
     let capabilities =
@@ -238,7 +246,7 @@ fn offered(said: &RawValue) -> Offer {
             .as_ref()
             .is_some_and(|capabilities| capabilities.get(name).is_some())
     };
-    let list = |name: &str| has(name).then_some(Announced(false));
+    let list = |name: &str| has(name).then_some(Announced(heard));
     Offer {
         tools: list("tools"),
         prompts: list("prompts"),

@@ -1,6 +1,8 @@
 //! News for callers who listen: a list changed, or a resource did.
 
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use smol::channel::{Receiver, Sender, TrySendError};
 
@@ -40,7 +42,7 @@ pub struct Announcer {
 }
 
 /// One listener's news. Dropping it ends the listening.
-pub struct Changes(Receiver<Change>);
+pub struct Changes(Vec<Receiver<Change>>);
 
 impl Announcer {
     /// A new listener.
@@ -51,7 +53,7 @@ impl Announcer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(sender);
-        Changes(receiver)
+        Changes(vec![receiver])
     }
 
     /// Tells everyone who listens now.
@@ -70,9 +72,31 @@ impl Announcer {
 }
 
 impl Changes {
+    /// This news and that of others.
+    #[must_use]
+    pub fn and(mut self, mut others: Self) -> Self {
+        self.0.append(&mut others.0);
+        self
+    }
+
     /// The next piece of news; `None` when nobody can announce any more. Dropping the future loses none.
     pub async fn next(&self) -> Option<Change> {
-        self.0.recv().await.ok()
+        let mut all: Vec<_> = self.0.iter().map(|one| Box::pin(one.recv())).collect();
+        poll_fn(|cx| {
+            let mut closed = true;
+            for one in &mut all {
+                match one.as_mut().poll(cx) {
+                    Poll::Ready(Ok(change)) => return Poll::Ready(Some(change)),
+                    Poll::Ready(Err(_)) => {}
+                    Poll::Pending => closed = false,
+                }
+            }
+            match closed {
+                true => Poll::Ready(None),
+                false => Poll::Pending,
+            }
+        })
+        .await
     }
 }
 
@@ -98,5 +122,18 @@ mod tests {
             heard.push(change);
         }
         assert_eq!((heard.len(), &heard[0]), (NEWS, &Change::Tools));
+    }
+
+    #[test]
+    fn one_listener_hears_several() {
+        let (one, two) = (Announcer::default(), Announcer::default());
+        let both = one.listen().and(two.listen());
+        two.announce(&Change::Tools);
+        assert_eq!(smol::block_on(both.next()), Some(Change::Tools));
+        drop(one);
+        two.announce(&Change::Prompts);
+        assert_eq!(smol::block_on(both.next()), Some(Change::Prompts));
+        drop(two);
+        assert_eq!(smol::block_on(both.next()), None);
     }
 }

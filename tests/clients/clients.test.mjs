@@ -104,6 +104,7 @@ before(async () => {
     /listening/i,
   );
   servers.everything = await gateway('everything', `kind: remote-http\n    url: http://127.0.0.1:${port}/mcp`);
+  servers.stdio = await gateway('stdio', `kind: stdio\n    command: ["${process.execPath}", "${everything}", stdio]`);
 });
 
 for (const kind of CLIENTS) {
@@ -141,37 +142,39 @@ for (const kind of CLIENTS) {
       await client.close();
     });
 
-    test('leaves a call that takes long, and goes on', async () => {
-      const client = await kind.connect(servers.everything, nobody);
-      const leaving = new AbortController();
-      const call = kind.call(
-        client,
-        'trigger-long-running-operation',
-        { duration: 600, steps: 6000 },
-        { signal: leaving.signal, onprogress: () => leaving.abort(), timeout: PATIENCE },
-      );
-      await assert.rejects(call);
-      const { content } = await kind.call(client, 'echo', { message: 'still there' });
-      assert.match(content[0].text, /still there/);
-      await client.close();
-    });
+    for (const over of ['everything', 'stdio']) {
+      test(`leaves a call that takes long, and goes on: ${over}`, async () => {
+        const client = await kind.connect(servers[over], nobody);
+        const leaving = new AbortController();
+        const call = kind.call(
+          client,
+          'trigger-long-running-operation',
+          { duration: 600, steps: 6000 },
+          { signal: leaving.signal, onprogress: () => leaving.abort(), timeout: PATIENCE },
+        );
+        await assert.rejects(call);
+        const { content } = await kind.call(client, 'echo', { message: 'still there' });
+        assert.match(content[0].text, /still there/);
+        await client.close();
+      });
 
-    test('uses a server of somebody else', async () => {
-      const client = await kind.connect(servers.everything, nobody);
-      const { tools } = await client.listTools();
-      assert.ok(tools.length >= 8, `${tools.length} tools`);
-      const { content, structuredContent } = await kind.call(client, 'get-structured-content', { location: 'New York' });
-      assert.equal(typeof structuredContent, 'object');
-      assert.ok(content.length > 0);
-      const { resources } = await client.listResources();
-      assert.ok(resources.length > 0);
-      const { contents } = await client.readResource({ uri: resources[0].uri });
-      assert.ok(contents.length > 0);
-      const { prompts } = await client.listPrompts();
-      assert.ok(prompts.length > 0);
-      const prompt = await client.getPrompt({ name: 'simple-prompt' });
-      assert.ok(prompt.messages.length > 0);
-      await client.close();
-    });
+      test(`uses a server of somebody else: ${over}`, async () => {
+        const client = await kind.connect(servers[over], nobody);
+        const { tools } = await client.listTools();
+        assert.ok(tools.length >= 8, `${tools.length} tools`);
+        const { content, structuredContent } = await kind.call(client, 'get-structured-content', { location: 'New York' });
+        assert.equal(typeof structuredContent, 'object');
+        assert.ok(content.length > 0);
+        const { resources } = await client.listResources();
+        assert.ok(resources.length > 0);
+        const { contents } = await client.readResource({ uri: resources[0].uri });
+        assert.ok(contents.length > 0);
+        const { prompts } = await client.listPrompts();
+        assert.ok(prompts.length > 0);
+        const prompt = await client.getPrompt({ name: 'simple-prompt' });
+        assert.ok(prompt.messages.length > 0);
+        await client.close();
+      });
+    }
   });
 }

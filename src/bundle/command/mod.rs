@@ -12,9 +12,7 @@ use serde_json::value::RawValue;
 use super::confirm::Confirmer;
 use super::mount::MountCall;
 use crate::approval::Forwarded;
-use crate::config::{
-    Ask, CommandTool, Config, Placed, ProcessLookup, Server, SlugLookup, Template,
-};
+use crate::config::{Ask, CommandTool, Config, Server};
 use crate::gate::{self, NotAsked, Outcome};
 use crate::json::{Exact, quote};
 use crate::mcp::{CallContext, RpcError, RpcResult};
@@ -139,30 +137,9 @@ impl CommandMount {
             tool,
             arguments,
             digest,
-            self.environment()?,
+            self.server.environment().map_err(Fault::Unset)?,
             self.output_bytes,
         ))
-    }
-
-    /// "PATH, HOME, LANG" and the slug's own `env`, resolved anew on every call.
-    fn environment(&self) -> Result<Vec<(String, String)>, Fault> {
-        let lookup = SlugLookup {
-            slug: &self.server.slug,
-            shared: &ProcessLookup,
-        };
-        let mut env: Vec<_> = ["PATH", "HOME", "LANG"]
-            .into_iter()
-            .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
-            .collect();
-        for (name, Placed { value, .. }) in &self.server.env {
-            let value: &Template = value;
-            let value = value
-                .resolve(&lookup)
-                .map_err(|unset| Fault::Unset(unset.name))?;
-            env.retain(|(known, _)| known != name);
-            env.push((name.clone(), value.expose().to_owned()));
-        }
-        Ok(env)
     }
 }
 
@@ -219,12 +196,15 @@ mod tests {
         let names = |env: &[(String, String)]| -> Vec<String> {
             env.iter().map(|(name, _)| name.clone()).collect()
         };
-        let inherited = names(&mount("{}").environment().unwrap());
+        let inherited = names(&mount("{}").server.environment().unwrap());
         let three = ["PATH", "HOME", "LANG"];
         assert!(inherited.iter().all(|name| three.contains(&name.as_str())));
         assert!(inherited.contains(&"PATH".to_owned()));
 
-        let env = mount("{OWN: \"a b\", PATH: /own}").environment().unwrap();
+        let env = mount("{OWN: \"a b\", PATH: /own}")
+            .server
+            .environment()
+            .unwrap();
         let mut expected = inherited;
         expected.retain(|name| name != "PATH");
         let mut got = names(&env);
@@ -240,6 +220,7 @@ mod tests {
     #[test]
     fn an_unset_secret_refuses_by_its_name() {
         let fault = mount("{OWN: \"${COUNTERSIGN_TEST_NEVER_SET}\"}")
+            .server
             .environment()
             .unwrap_err();
         assert!(

@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 use smol::Task;
 use smol::channel::{Receiver, Sender};
 
+use super::ProgramSource;
 use super::answer::{Asked, answer_to, response_to};
 use super::{CallFault, Ids, Listener, News, Outgoing, Question};
 use crate::http::{ClientFault, FaultKind};
@@ -29,7 +30,6 @@ use crate::mcp::service::Progress;
 use crate::mcp::version::Version;
 use crate::time::{Clock, Elapsed, Instant};
 use crate::world::World;
-use crate::world::child::Program;
 use outbox::{Progressed, line};
 use owner::Owner;
 
@@ -118,7 +118,7 @@ impl Child {
     pub(super) fn new(
         world: &World,
         label: String,
-        program: Program,
+        program: ProgramSource,
         wanted: Option<Version>,
         ids: Ids,
     ) -> Self {

@@ -175,6 +175,10 @@ pub struct Listener<'a> {
 /// names what is not set, and nothing is sent then.
 pub type HeaderSource = Box<dyn Fn() -> Result<Vec<(String, Secret)>, String> + Send + Sync>;
 
+/// What a server over standard streams is, looked up anew for each start. An error names what is not set, and nothing is
+/// started then.
+pub type ProgramSource = Box<dyn Fn() -> Result<Program, String> + Send + Sync>;
+
 /// Headers that are what they are.
 #[must_use]
 pub fn fixed(headers: Vec<(String, Secret)>) -> HeaderSource {
@@ -198,13 +202,18 @@ impl Client {
         }
     }
 
-    /// A client for the server that `program` is, over its standard streams. `label` is its name in the log, where its
+    /// A client for the server that `program` names, over its standard streams. `label` is its name in the log, where its
     /// standard error goes too. Without a `wanted` revision its own era is found out and remembered.
     ///
     /// All calls share one process, which the first of them starts. One that ends is started again for the next call: at
     /// once, and when it ends again and again after 1 s, 2 s, 4 s … 60 s. Nothing that was sent is ever sent again.
     #[must_use]
-    pub fn child(world: &World, label: String, program: Program, wanted: Option<Version>) -> Self {
+    pub fn child(
+        world: &World,
+        label: String,
+        program: ProgramSource,
+        wanted: Option<Version>,
+    ) -> Self {
         let ids = Ids::default();
         Self {
             server: Server::Child(Child::new(world, label, program, wanted, ids.clone())),

@@ -9,10 +9,10 @@ use super::talk::{End, Talk};
 use super::{Answered, CallFault, Command, Event, Found, Ids, broken};
 use crate::http::FaultKind;
 use crate::mcp::changes::Announcer;
+use crate::mcp::client::ProgramSource;
 use crate::mcp::version::Version;
 use crate::time::Instant;
 use crate::world::World;
-use crate::world::child::Program;
 
 /// A process that could be used for so long had started well: what ended it then is no fault of its start.
 const STEADY: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 pub(super) struct Owner {
     pub(super) world: World,
     pub(super) label: String,
-    pub(super) program: Program,
+    pub(super) program: ProgramSource,
     pub(super) wanted: Option<Version>,
     pub(super) ids: Ids,
     pub(super) announcer: Announcer,
@@ -81,7 +81,15 @@ impl Owner {
             };
             let now = clock.now();
             history.started = Some(now);
-            let child = match self.world.start_piped(&self.program) {
+            let program = match (self.program)() {
+                Ok(program) => program,
+                Err(name) => {
+                    // Nothing was started, so that nothing has to rest.
+                    tell(&mut waiting, &Err(CallFault::Unset(name)));
+                    return;
+                }
+            };
+            let child = match self.world.start_piped(&program) {
                 Ok(child) => child,
                 Err(fault) => {
                     log::warn!("[{}] not started: {fault}", self.label);
