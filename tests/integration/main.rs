@@ -18,6 +18,7 @@ mod mcp;
 mod mirrored;
 mod relay;
 mod resume;
+mod stdio_client;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
