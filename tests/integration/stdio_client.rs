@@ -476,8 +476,9 @@ fn a_question_that_could_be_of_two_calls_or_of_none_is_refused() {
     asking.until_got("waiting");
     let second = asking.calling("asks", "{}", Some(sender), Arc::default());
     assert_eq!(second.wait().unwrap(), "done");
-    let none = asking.call("asks");
     drop(first);
+    asking.until_got("notifications/cancelled");
+    let none = asking.call("asks");
     assert_eq!(none.wait().unwrap(), "done");
     assert_eq!(asking.count(r#""id":"q1","error":{"code":-32603"#), 2);
     assert!(questions.is_empty());
@@ -805,17 +806,28 @@ fn a_child_that_reads_nothing_holds_up_neither_our_reading_nor_the_deadlines() {
 
 #[test]
 fn a_child_that_closed_its_input_has_not_seen_the_call() {
-    let asking = Asking::of(&format!(
-        r#"next; case $line in {DISCOVERED} esac
-        exec < /dev/null; note deaf; exec sleep 600"#
-    ));
-    asking.version().unwrap();
-    asking.until_got("deaf");
-    let call = asking.call("one");
-    // The time that its last words have.
-    asking.there.until_timers(2);
-    asking.there.advance(SECOND);
-    assert_eq!(fault(call.wait()), (FaultKind::Closed, false));
+    for attempt in 0.. {
+        let asking = Asking::of(&format!(
+            r#"next; case $line in {DISCOVERED} esac
+            exec < /dev/null; note deaf; exec sleep 600"#
+        ));
+        asking.version().unwrap();
+        asking.until_got("deaf");
+        let call = asking.call("one");
+        // The time that its last words have, and the call.
+        let clock = &asking.there.clock;
+        let is_broken = (0..1000).any(|_| {
+            asking.there.turn();
+            clock.live_timers() == 2
+        });
+        if is_broken {
+            asking.there.advance(SECOND);
+            assert_eq!(fault(call.wait()), (FaultKind::Closed, false));
+            return;
+        }
+        // A child of another test, between its fork and its exec, may have held the reading end open for a moment.
+        assert!(attempt < 5, "its input is still open");
+    }
 }
 
 // --- the client's end ---

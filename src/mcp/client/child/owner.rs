@@ -111,6 +111,10 @@ impl Owner {
                 history.failed(Some(since), clock.now());
             }
             waiting = talk.waiting;
+            // Dropping the child ends it, now or in a moment with this task: not both, or it would have its time twice.
+            if matches!(end, End::Left) {
+                return;
+            }
             // Before the next one starts: two processes of one server might not get on with each other.
             let status = talk.child.end().await;
             match status {
@@ -118,12 +122,11 @@ impl Owner {
                 None => log::warn!("[{}] ended", self.label),
             }
             let fault = match end {
-                End::Left => return,
                 End::DiedOfProbe => {
                     dies_of_probe = true;
                     continue;
                 }
-                End::Died => broken(FaultKind::Closed, false),
+                End::Died | End::Left => broken(FaultKind::Closed, false),
                 End::Failed(fault) => fault,
             };
             if open.is_none() {
