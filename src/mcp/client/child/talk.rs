@@ -182,7 +182,7 @@ impl<'o> Talk<'o> {
         let mut command = pin!(owner.commands.recv());
         poll_fn(|cx| {
             // What callers want comes first, and cannot last: they wait for what comes after.
-            if gone.as_mut().poll(cx).is_ready() {
+            if let Poll::Ready(Ok(())) = gone.as_mut().poll(cx) {
                 return Poll::Ready(Turn::Gone);
             }
             if let Poll::Ready(Ok(answered)) = answered.as_mut().poll(cx) {
