@@ -22,6 +22,7 @@ mod jsonrpc_envelope;
 mod others;
 mod request_head;
 mod response_head;
+mod sealed_state;
 mod sse_reader;
 
 pub use approval_answer::approval_answer;
@@ -35,6 +36,7 @@ pub use header_values::header_values;
 pub use jsonrpc_envelope::jsonrpc_envelope;
 pub use request_head::request_head;
 pub use response_head::response_head;
+pub use sealed_state::sealed_state;
 pub use sse_reader::sse_reader;
 
 /// A name and its check.
@@ -53,5 +55,6 @@ pub const TARGETS: &[Target] = &[
     ("jsonrpc_envelope", jsonrpc_envelope),
     ("request_head", request_head),
     ("response_head", response_head),
+    ("sealed_state", sealed_state),
     ("sse_reader", sse_reader),
 ];

@@ -33,6 +33,7 @@ pub use result::{InputRequest, KeepMeta, ResultKind, RpcResult};
 pub use rounds::missing_ability;
 pub use server::{Server, ServerSettings};
 pub use service::{Announced, CallContext, HttpRefusal, Offer, Progress, Service, is_log_level};
+pub use session::is_session_id;
 pub use version::Version;
 
 /// The member of `_meta` that a modern request names its revision in.

@@ -9,6 +9,12 @@ use super::version::Version;
 use crate::secret::{Sealer, Use, base64url, parse_base64url};
 use crate::world::Random;
 
+/// Whether a text is the id of a legacy session that a server with this sealer gave to that caller.
+#[must_use]
+pub fn is_session_id(text: &str, sealer: &Sealer, caller: &str) -> bool {
+    SessionId::parse(text, sealer, caller).is_some()
+}
+
 /// Tells sessions of one caller apart.
 pub(super) type Nonce = [u8; 16];
 
