@@ -5,18 +5,17 @@ use std::borrow::Cow;
 use super::message::RpcError;
 use super::version::Version;
 use super::{META_CAPABILITIES, META_VERSION, header};
-use crate::http::RequestHead;
+use crate::http::Headers;
 use crate::json::{self, Members, quote};
 
 /// The header that names the revision, in both eras.
 pub(super) const VERSION_HEADER: &str = "mcp-protocol-version";
 
-/// Whether a request is of the modern era: by what its `_meta` says, or by its header.
-pub(super) fn is_modern(head: &RequestHead, meta: Option<&Members<'_>>) -> bool {
+/// Whether a request is of the modern era: by what its `_meta` says, or by its header where it has headers.
+pub(super) fn is_modern(headers: Option<&Headers>, meta: Option<&Members<'_>>) -> bool {
     let said = |key| meta.is_some_and(|meta| meta.get(key).is_some());
-    let named = head
-        .headers
-        .get(VERSION_HEADER)
+    let named = headers
+        .and_then(|headers| headers.get(VERSION_HEADER))
         .and_then(|name| std::str::from_utf8(name).ok());
     said(META_VERSION)
         || said(META_CAPABILITIES)
@@ -27,7 +26,7 @@ pub(super) fn is_modern(head: &RequestHead, meta: Option<&Members<'_>>) -> bool 
 
 /// Checks a modern request, in the order that the conformance suite pins.
 pub(super) fn check_modern(
-    head: &RequestHead,
+    headers: Option<&Headers>,
     method: &str,
     params: &Members<'_>,
     meta: Option<&Members<'_>>,
@@ -42,7 +41,7 @@ pub(super) fn check_modern(
         .filter(|capabilities| capabilities.get().starts_with('{'))
         .ok_or_else(|| missing(META_CAPABILITIES))?;
     same(
-        head,
+        headers,
         "MCP-Protocol-Version",
         Some(&version),
         "_meta's protocolVersion",
@@ -50,19 +49,28 @@ pub(super) fn check_modern(
     if !Version::parse(&version).is_some_and(Version::is_modern) {
         return Err(unsupported(&version));
     }
-    same(head, "Mcp-Method", Some(method), "the method")?;
+    same(headers, "Mcp-Method", Some(method), "the method")?;
     let named = match method {
         "tools/call" | "prompts/get" => params.get("name").and_then(json::string),
         "resources/read" => params.get("uri").and_then(json::string),
         _ => return Ok(()),
     };
-    same(head, "Mcp-Name", named.as_deref(), "what params names")
+    same(headers, "Mcp-Name", named.as_deref(), "what params names")
 }
 
-/// A header that must equal a value of the body: exactly one, decoded, compared byte for byte.
-fn same(head: &RequestHead, name: &str, value: Option<&str>, what: &str) -> Result<(), RpcError> {
+/// A header that must equal a value of the body: exactly one, decoded, compared byte for byte. Over standard streams "there
+/// is no header layer".
+fn same(
+    headers: Option<&Headers>,
+    name: &str,
+    value: Option<&str>,
+    what: &str,
+) -> Result<(), RpcError> {
+    let Some(headers) = headers else {
+        return Ok(());
+    };
     let mismatch = |why: &str| RpcError::new(-32020, format!("header mismatch: {name} {why}"));
-    let mut all = head.headers.all(name);
+    let mut all = headers.all(name);
     let (Some(given), None) = (all.next(), all.next()) else {
         return Err(mismatch("must be sent exactly once"));
     };

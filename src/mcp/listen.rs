@@ -1,17 +1,15 @@
-//! Streams of news: `subscriptions/listen` in the modern era, GET in the legacy one.
+//! News: `subscriptions/listen` in the modern era; in the legacy one GET over HTTP, and unasked over standard streams.
 
 use std::collections::HashSet;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::Poll;
 
 use super::changes::{Change, Changes};
-use super::message::{Id, RpcError};
+use super::message::{Id, RpcError, response};
 use super::request::Request;
 use super::service::{Announced, Offer};
 use super::stream::{COMMENT_EVERY, STREAM};
 use crate::http::{Responded, Responder, sse};
 use crate::json::{Members, elements, quote, string};
+use crate::time::Elapsed;
 use crate::world::World;
 
 /// The member of `_meta` by which a message of a stream of news names the request that opened it.
@@ -100,62 +98,82 @@ impl Wanted {
     }
 }
 
-/// A stream of news until its caller leaves. `id` is that of the request that opened it, for a modern one. Dropping the
-/// future ends the stream.
-pub(super) async fn run(
-    world: &World,
-    responder: Responder,
-    changes: &Changes,
-    wanted: &Wanted,
-    id: Option<&Id>,
-) -> Responded {
+/// News for one caller, as messages.
+pub(super) struct News {
+    changes: Changes,
+    wanted: Wanted,
+    /// Of the request that asked for it, in the modern era.
+    id: Option<Id>,
+}
+
+impl News {
+    pub(super) const fn new(changes: Changes, wanted: Wanted, id: Option<Id>) -> Self {
+        Self {
+            changes,
+            wanted,
+            id,
+        }
+    }
+
+    /// "First message MUST be `notifications/subscriptions/acknowledged`": where news was asked for.
+    pub(super) fn acknowledged(&self) -> Option<String> {
+        let id = self.id.as_ref()?;
+        let accepted = format!(r#""notifications":{}"#, self.wanted.to_json());
+        let method = "notifications/subscriptions/acknowledged";
+        Some(notification(method, Some(id), Some(&accepted)))
+    }
+
+    /// The next message; `None` when nobody can announce any more. Dropping the future loses none.
+    pub(super) async fn next(&self) -> Option<String> {
+        loop {
+            let change = self.changes.next().await?;
+            if !self.wanted.has(&change) {
+                continue;
+            }
+            let uri = match &change {
+                Change::Resource(uri) => Some(format!(r#""uri":{}"#, quote(uri))),
+                _ => None,
+            };
+            let id = self.id.as_ref();
+            return Some(notification(change.method(), id, uri.as_deref()));
+        }
+    }
+
+    /// The answer to the request that asked for it, when the server ends it.
+    pub(super) fn closing(&self) -> Option<String> {
+        let id = self.id.as_ref()?;
+        let result = format!(
+            r#"{{"resultType":"complete","_meta":{{"{SUBSCRIPTION}":{}}}}}"#,
+            id.as_json()
+        );
+        Some(response(id, &result))
+    }
+}
+
+/// A stream of news until its caller leaves. Dropping the future ends the stream.
+pub(super) async fn run(world: &World, responder: Responder, news: &News) -> Responded {
     let mut bytes = Vec::new();
     sse::comment(&mut bytes, "listening");
-    if let Some(id) = id {
-        // "First message MUST be `notifications/subscriptions/acknowledged`".
-        let accepted = format!(r#""notifications":{}"#, wanted.to_json());
-        let message = notification(
-            "notifications/subscriptions/acknowledged",
-            Some(id),
-            Some(&accepted),
-        );
+    if let Some(message) = news.acknowledged() {
         sse::event(&mut bytes, Some("message"), &message);
     }
     let mut writer = match responder.start(200, &STREAM, &bytes).await {
         Ok(writer) => writer,
         Err(gone) => return gone,
     };
-    let mut tick = world.clock.sleep(COMMENT_EVERY);
+    let clock = &world.clock;
     loop {
-        let change = {
-            let mut news = pin!(changes.next());
-            poll_fn(|cx| match news.as_mut().poll(cx) {
-                Poll::Ready(change) => Poll::Ready(Some(change)),
-                Poll::Pending => Pin::new(&mut tick).poll(cx).map(|()| None),
-            })
-            .await
-        };
         let mut bytes = Vec::new();
-        match change {
-            None => sse::comment(&mut bytes, "still listening"),
-            // Nobody can announce any more: the server ends it.
-            Some(None) => {
-                if let Some(id) = id {
-                    sse::event(&mut bytes, Some("message"), &closing(id));
+        match clock.timeout(clock.after(COMMENT_EVERY), news.next()).await {
+            Err(Elapsed) => sse::comment(&mut bytes, "still listening"),
+            Ok(Some(message)) => sse::event(&mut bytes, Some("message"), &message),
+            Ok(None) => {
+                if let Some(message) = news.closing() {
+                    sse::event(&mut bytes, Some("message"), &message);
                 }
                 return writer.finish(&bytes).await;
             }
-            Some(Some(change)) if wanted.has(&change) => {
-                let uri = match &change {
-                    Change::Resource(uri) => Some(format!(r#""uri":{}"#, quote(uri))),
-                    _ => None,
-                };
-                let message = notification(change.method(), id, uri.as_deref());
-                sse::event(&mut bytes, Some("message"), &message);
-            }
-            Some(Some(_)) => continue,
         }
-        tick.reset(world.clock.after(COMMENT_EVERY));
         if writer.write(&bytes).await.is_err() {
             return writer.abandon();
         }
@@ -163,7 +181,7 @@ pub(super) async fn run(
 }
 
 /// A notification of a stream of news; `params` are its members but `_meta`, as JSON.
-pub(super) fn notification(method: &str, id: Option<&Id>, params: Option<&str>) -> String {
+fn notification(method: &str, id: Option<&Id>, params: Option<&str>) -> String {
     let meta = id.map(|id| format!(r#""_meta":{{"{SUBSCRIPTION}":{}}}"#, id.as_json()));
     let params: Vec<&str> = params.into_iter().chain(meta.as_deref()).collect();
     let params = match params.is_empty() {
@@ -171,15 +189,4 @@ pub(super) fn notification(method: &str, id: Option<&Id>, params: Option<&str>) 
         false => format!(r#","params":{{{}}}"#, params.join(",")),
     };
     format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#)
-}
-
-/// The answer to the request that opened a stream, at its end.
-fn closing(id: &Id) -> String {
-    super::message::response(
-        id,
-        &format!(
-            r#"{{"resultType":"complete","_meta":{{"{SUBSCRIPTION}":{}}}}}"#,
-            id.as_json()
-        ),
-    )
 }

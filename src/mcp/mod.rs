@@ -3,10 +3,12 @@
 //! Two eras share one endpoint. *Legacy* revisions open with `initialize`; the *modern* one, 2026-07-28, says in every
 //! request what it needs. Neither leaves state here between requests.
 
+mod answering;
 mod calls;
 mod capabilities;
 mod changes;
 pub mod client;
+mod dispatch;
 mod envelope;
 pub mod header;
 pub mod join;

@@ -24,7 +24,8 @@ pub struct Request<'a> {
     /// What the caller can do while the request runs: what this very request says, or in the legacy era what its
     /// session was opened with.
     pub capabilities: ClientCapabilities,
-    pub(super) headers: &'a Headers,
+    /// Of the HTTP request that carried it, if one did.
+    pub(super) headers: Option<&'a Headers>,
     pub(super) params: &'a Members<'a>,
     pub(super) meta: Option<&'a Members<'a>>,
     pub(super) log_level: LogLevel,
@@ -89,14 +90,15 @@ impl<'a> Request<'a> {
     }
 
     /// Checks that a call's headers say what its arguments say, where its tool wants both ("MUST check equality"). Only a
-    /// service knows the tool; one whose tools have no `x-mcp-header` need not ask. The legacy era has no such headers.
+    /// service knows the tool; one whose tools have no `x-mcp-header` need not ask. Neither the legacy era nor standard
+    /// streams have such headers.
     ///
     /// # Errors
     /// -32020, the caller's fault.
     pub fn check_param_headers(&self, wanted: &ParamHeaders) -> Result<(), RpcError> {
-        match self.version.is_modern() {
-            true => wanted.check(self.headers, self.arguments()?),
-            false => Ok(()),
+        match self.headers {
+            Some(headers) if self.version.is_modern() => wanted.check(headers, self.arguments()?),
+            _ => Ok(()),
         }
     }
 

@@ -1,17 +1,13 @@
 //! The answer to a request: plain JSON when it comes at once, a stream of events when it waits.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::future::Future;
 use std::time::Duration;
 
 use smol::channel::Receiver;
 
-use super::client::CallFault;
-use super::rest::{Piece, Rest};
-use super::result::{KeepMeta, RpcResult};
+use super::answering::{Answering, Done, Large, Next, unless};
+use super::rest::Piece;
 use super::service::Event;
-use super::version::Version;
 use crate::http::sse;
 use crate::http::{Responded, Responder, StreamClosed, StreamWriter};
 use crate::world::World;
@@ -38,131 +34,33 @@ pub(super) const JSON: [(&str, &str); 2] = [
 /// When to try again: what fills a limit here is calls that wait, and any of them may end at any time.
 pub(super) const RETRY_SECONDS: &str = "1";
 
-/// What a request, or a batch of them, came to.
-pub(super) struct Done {
-    /// The status, where no stream is open yet.
-    pub(super) status: u16,
-    /// The messages, each a whole one of JSON-RPC.
-    pub(super) messages: Vec<String>,
-    /// Whether they go out as an array, where no stream is open yet.
-    pub(super) is_batch: bool,
-    /// A last message of which most is still to come.
-    pub(super) large: Option<Large>,
-}
-
-impl Done {
-    /// One message.
-    pub(super) fn one(status: u16, message: String) -> Self {
-        Self {
-            status,
-            messages: vec![message],
-            is_batch: false,
-            large: None,
-        }
-    }
-}
-
-/// An answer that is too large to be held.
-pub(super) struct Large {
-    /// The message up to the members of its result.
-    pub(super) begin: String,
-    pub(super) rest: Rest,
-    /// Which `_meta` of it is passed on.
-    pub(super) keeps: Option<KeepMeta>,
-    pub(super) method: String,
-    pub(super) version: Version,
-}
-
-impl Large {
-    /// What follows the members that came in pieces: the end of the message.
-    fn end(&self, mut last: RpcResult, any: bool) -> String {
-        if let Some(keeps) = self.keeps {
-            last.retain_meta(keeps);
-        }
-        let members = last.members_to_json(&self.method, self.version);
-        let comma = if any && !members.is_empty() { "," } else { "" };
-        format!("{comma}{members}}}}}")
-    }
-
-    /// The whole message, where it cannot go out in pieces; at most `limit` bytes.
-    pub(super) async fn gather(mut self, limit: usize) -> Result<String, CallFault> {
-        let mut message = std::mem::take(&mut self.begin).into_bytes();
-        let begun = message.len();
-        loop {
-            match self.rest.next().await? {
-                Piece::Members(bytes) if message.len() + bytes.len() <= limit => {
-                    message.extend_from_slice(&bytes);
-                }
-                Piece::Members(_) => {
-                    return Err(CallFault::Protocol("an answer that is too large"));
-                }
-                Piece::Last(last) => {
-                    message.extend_from_slice(self.end(last, message.len() > begun).as_bytes());
-                    let message = String::from_utf8(message);
-                    return message.map_err(|_| CallFault::Protocol("bytes that are no text"));
-                }
-            }
-        }
-    }
-}
-
-enum Next {
-    Done(Done),
-    Event(Event),
-    Cancelled,
-    Tick,
-}
-
-/// Runs `request` and answers with what it comes to; nothing more is said once `cancelled` is ready. Dropping the future
-/// drops the request.
+/// Answers with what a request comes to; nothing more is said once it is cancelled. Dropping the future drops the request.
 pub(super) async fn run(
     world: &World,
     responder: Responder,
-    mut request: Pin<Box<dyn Future<Output = Done> + Send + '_>>,
-    events: Receiver<Event>,
-    cancelled: impl Future<Output = ()> + Send,
+    mut answering: Answering<'_>,
 ) -> Responded {
-    let mut cancelled = pin!(cancelled);
-    let mut next = async |wait: Duration| {
-        let mut tick = world.clock.sleep(wait);
-        let mut event = pin!(events.recv());
-        poll_fn(|cx| {
-            if cancelled.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(Next::Cancelled);
-            }
-            // What was told before the end goes out before it.
-            if let Poll::Ready(Ok(event)) = event.as_mut().poll(cx) {
-                return Poll::Ready(Next::Event(event));
-            }
-            if let Poll::Ready(done) = request.as_mut().poll(cx) {
-                return Poll::Ready(Next::Done(done));
-            }
-            Pin::new(&mut tick).poll(cx).map(|()| Next::Tick)
-        })
-        .await
-    };
     // Head and first bytes leave in one write.
     let mut bytes = Vec::new();
     sse::comment(&mut bytes, "held");
-    match next(OPEN_AFTER).await {
-        Next::Done(Done {
-            large: Some(large), ..
-        }) if events.is_empty() => {
-            let sending = in_json(responder, large);
-            return or_cut(sending, cancelled).await;
-        }
-        Next::Done(done) if events.is_empty() => return whole(responder, done).await,
-        Next::Done(done) => {
+    match within(world, OPEN_AFTER, &mut answering).await {
+        Some(Next::Done(done)) => {
+            let events = &answering.events;
             let sending = async {
+                if events.is_empty() {
+                    return in_json(responder, done).await;
+                }
                 match responder.start(200, &STREAM, &bytes).await {
-                    Ok(writer) => last(writer, &events, done).await,
+                    Ok(writer) => last(writer, events, done).await,
                     Err(gone) => gone,
                 }
             };
-            return or_cut(sending, cancelled).await;
+            return or_cut(sending, answering.cancelled).await;
         }
-        Next::Event(Event::Message(message)) => sse::event(&mut bytes, Some("message"), &message),
-        Next::Event(Event::Hold) | Next::Tick | Next::Cancelled => {}
+        Some(Next::Event(Event::Message(message))) => {
+            sse::event(&mut bytes, Some("message"), &message);
+        }
+        Some(Next::Event(Event::Hold) | Next::Cancelled) | None => {}
     }
     let mut writer = match responder.start(200, &STREAM, &bytes).await {
         Ok(writer) => writer,
@@ -170,14 +68,17 @@ pub(super) async fn run(
     };
     loop {
         let mut bytes = Vec::new();
-        match next(COMMENT_EVERY).await {
-            Next::Done(done) => return or_cut(last(writer, &events, done), cancelled).await,
-            Next::Cancelled => return writer.finish(b"").await,
-            Next::Event(Event::Hold) => continue,
-            Next::Event(Event::Message(message)) => {
+        match within(world, COMMENT_EVERY, &mut answering).await {
+            Some(Next::Done(done)) => {
+                let sending = last(writer, &answering.events, done);
+                return or_cut(sending, answering.cancelled).await;
+            }
+            Some(Next::Cancelled) => return writer.finish(b"").await,
+            Some(Next::Event(Event::Hold)) => continue,
+            Some(Next::Event(Event::Message(message))) => {
                 sse::event(&mut bytes, Some("message"), &message);
             }
-            Next::Tick => sse::comment(&mut bytes, "still held"),
+            None => sse::comment(&mut bytes, "still held"),
         }
         if writer.write(&bytes).await.is_err() {
             return writer.abandon();
@@ -185,16 +86,23 @@ pub(super) async fn run(
     }
 }
 
+/// What happens next, if anything does in that time.
+async fn within(world: &World, time: Duration, answering: &mut Answering<'_>) -> Option<Next> {
+    let clock = &world.clock;
+    clock
+        .timeout(clock.after(time), answering.next())
+        .await
+        .ok()
+}
+
 /// Sends the end of an answer, unless the request is cancelled before that is out.
 async fn or_cut(
     sending: impl Future<Output = Responded>,
-    cancelled: Pin<&mut impl Future<Output = ()>>,
+    cancelled: impl Future<Output = ()>,
 ) -> Responded {
-    let cut = async {
-        cancelled.await;
-        Responded::cut()
-    };
-    smol::future::or(cut, sending).await
+    unless(cancelled, sending)
+        .await
+        .unwrap_or_else(Responded::cut)
 }
 
 async fn last(mut writer: StreamWriter, events: &Receiver<Event>, mut done: Done) -> Responded {
@@ -211,7 +119,10 @@ async fn last(mut writer: StreamWriter, events: &Receiver<Event>, mut done: Done
     }
 }
 
-async fn in_json(responder: Responder, large: Large) -> Responded {
+async fn in_json(responder: Responder, mut done: Done) -> Responded {
+    let Some(large) = done.large.take() else {
+        return whole(responder, done).await;
+    };
     match responder.start(200, &JSON, large.begin.as_bytes()).await {
         Ok(writer) => in_pieces(writer, large, b"").await,
         Err(gone) => gone,
@@ -261,9 +172,6 @@ pub(super) async fn whole(responder: Responder, done: Done) -> Responded {
     if matches!(done.status, 429 | 503) {
         headers.push(("retry-after", RETRY_SECONDS));
     }
-    let body = match (done.is_batch, &done.messages[..]) {
-        (false, [message]) => message.clone(),
-        (_, messages) => format!("[{}]", messages.join(",")),
-    };
+    let body = done.to_json();
     responder.send(done.status, &headers, body.as_bytes()).await
 }
