@@ -57,10 +57,16 @@ pub(super) async fn run(
             };
             return or_cut(sending, answering.cancelled).await;
         }
+        Some(Next::Cancelled) => {
+            return match responder.start(200, &STREAM, &bytes).await {
+                Ok(writer) => writer.finish(b"").await,
+                Err(gone) => gone,
+            };
+        }
         Some(Next::Event(Event::Message(message))) => {
             sse::event(&mut bytes, Some("message"), &message);
         }
-        Some(Next::Event(Event::Hold) | Next::Cancelled) | None => {}
+        Some(Next::Event(Event::Hold)) | None => {}
     }
     let mut writer = match responder.start(200, &STREAM, &bytes).await {
         Ok(writer) => writer,

@@ -127,6 +127,7 @@ impl Service for Tools {
                 context.hold();
                 pending().await
             }
+            ("silent", _) => pending().await,
             ("tell", _) => {
                 for progress in [1.0, 2.0] {
                     context.progress(&Progress {
@@ -372,6 +373,25 @@ fn a_legacy_call_is_cancelled_by_its_own_session_and_id_and_not_answered() {
             !got.contains("jsonrpc"),
             "a cancelled request is not answered: {got}"
         );
+    });
+}
+
+/// Before its stream is opened, too.
+#[test]
+fn a_silent_legacy_call_that_is_cancelled_at_once_ends_with_an_empty_stream() {
+    lab::run(|world| async move {
+        let served = Served::start(&world);
+        let ours = served.session("ann", "2025-11-25", "{}").await;
+        let waiting = served.post(&ours, &call("7", "silent")).await;
+        served.expect(Event::Entered("silent".to_owned())).await;
+        served.whole(&ours, &cancel("7")).await;
+        served.expect(Event::Gone("silent".to_owned())).await;
+        let got = waiting.until("0\r\n\r\n").await;
+        assert!(
+            got.contains("text/event-stream") && got.ends_with("0\r\n\r\n"),
+            "{got}"
+        );
+        assert!(!got.contains("jsonrpc"), "{got}");
     });
 }
 
