@@ -1,17 +1,20 @@
-//! MCP: messages, a server and a client for both eras, over Streamable HTTP.
+//! MCP: messages, a server and a client for both eras, over Streamable HTTP and over standard streams.
 //!
 //! Two eras share one endpoint. *Legacy* revisions open with `initialize`; the *modern* one, 2026-07-28, says in every
-//! request what it needs. Neither leaves state here between requests.
+//! request what it needs. Over HTTP neither leaves state here between requests; over standard streams the connection is
+//! the session of the legacy one.
 
 mod answering;
 mod calls;
 mod capabilities;
 mod changes;
 pub mod client;
+mod crowd;
 mod dispatch;
 mod envelope;
 pub mod header;
 pub mod join;
+mod lines;
 mod listen;
 pub mod message;
 mod param_headers;
@@ -22,6 +25,7 @@ mod rounds;
 mod server;
 mod service;
 mod session;
+mod stdio;
 mod stream;
 mod version;
 
@@ -36,6 +40,7 @@ pub use rounds::missing_ability;
 pub use server::{Server, ServerSettings};
 pub use service::{Announced, CallContext, HttpRefusal, Offer, Progress, Service, is_log_level};
 pub use session::is_session_id;
+pub use stdio::serve_stdio;
 pub use version::Version;
 
 /// The member of `_meta` that a modern request names its revision in.

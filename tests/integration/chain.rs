@@ -17,7 +17,7 @@ struct Chain {
 
 const KEY: &str = "bundle-key-5f1c0a77d2";
 
-fn text(endpoint: &Endpoint, argv: &str, bundle: Option<&str>) -> String {
+pub fn text(endpoint: &Endpoint, argv: &str, bundle: Option<&str>) -> String {
     let bundle = bundle.map_or_else(String::new, |url| {
         format!("bundles:\n  b:\n    url: {url}\n    listen: 127.0.0.1:0\n    key: {KEY}\n")
     });

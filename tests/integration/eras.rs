@@ -40,6 +40,16 @@ impl Drop for Entered {
     }
 }
 
+/// Looks at its caller when it is dropped.
+struct Look(Sender<Event>, Arc<dyn countersign::http::Caller>);
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        let left = self.1.has_left();
+        let _ = self.0.try_send(Event::Entered(format!("has left: {left}")));
+    }
+}
+
 fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
@@ -128,6 +138,18 @@ impl Service for Tools {
                 pending().await
             }
             ("silent", _) => pending().await,
+            ("panic", _) => panic!("a test's own"),
+            // Whether the caller is there, once something is announced and once more when the call ends.
+            ("look", _) => {
+                let _look = Look(self.events.clone(), context.caller.clone());
+                self.announcer.listen().next().await;
+                Ok(RpcResult::text("looked"))
+            }
+            ("pretty", _) => {
+                let mut result = RpcResult::text("pretty");
+                result.set("structuredContent", "{\r\n  \"a\": 1\n}".to_owned());
+                Ok(result)
+            }
             ("tell", _) => {
                 for progress in [1.0, 2.0] {
                     context.progress(&Progress {
@@ -203,8 +225,26 @@ impl Service for Tools {
         }
     }
 
-    fn listen(&self, _: &String) -> Changes {
-        self.announcer.listen()
+    fn listen(&self, who: &String) -> Changes {
+        match who.as_str() {
+            // Of one whom nobody tells anything any more.
+            "deserted" => Announcer::default().listen(),
+            _ => self.announcer.listen(),
+        }
+    }
+}
+
+impl Tools {
+    /// The tools, what happens in them, and by which their changes are announced.
+    pub fn new(announces: bool) -> (Self, Receiver<Event>, Announcer) {
+        let (events, heard) = unbounded();
+        let announcer = Announcer::default();
+        let tools = Self {
+            events,
+            announcer: announcer.clone(),
+            announces,
+        };
+        (tools, heard, announcer)
     }
 }
 
@@ -253,13 +293,7 @@ impl Served {
 
     /// The server itself, not yet listening, and where to hear of it.
     pub fn apart(world: &World, announces: bool) -> (Server<Tools>, Self) {
-        let (events, heard) = unbounded();
-        let announcer = Announcer::default();
-        let tools = Tools {
-            events,
-            announcer: announcer.clone(),
-            announces,
-        };
+        let (tools, heard, announcer) = Tools::new(announces);
         let server = Server::new(world.clone(), Arc::new(tools), lab::settings());
         let served = Self {
             world: world.clone(),

@@ -142,13 +142,18 @@ pub fn listen<H: Handler>(world: &World, handler: H) -> SocketAddr {
 
 /// The gateway of `config`.
 pub fn gateway(world: &World, config: &Config) -> SocketAddr {
-    let (confirmer, client) = confirmer(world, config);
-    let roster = Roster::new(world, config, &confirmer, &client);
-    let gateway = Gateway::new(world.clone(), config, roster, sealer());
+    let gateway = gateway_apart(world, config);
     listen(
         world,
         Server::new(world.clone(), Arc::new(gateway), settings()),
     )
+}
+
+/// The gateway itself, served by nobody.
+pub fn gateway_apart(world: &World, config: &Config) -> Gateway {
+    let (confirmer, client) = confirmer(world, config);
+    let roster = Roster::new(world, config, &confirmer, &client);
+    Gateway::new(world.clone(), config, roster, sealer())
 }
 
 /// The bundle `name` of `config`, as if in a process of its own.

@@ -19,6 +19,7 @@ mod mirrored;
 mod relay;
 mod resume;
 mod stdio_client;
+mod stdio_server;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
