@@ -556,7 +556,10 @@ fn a_waiting_caller_hears_progress_that_grows() {
                 "{told:?}"
             );
             assert!(got.contains(r#""progressToken":"p-1""#), "{got}");
-            assert!(got.contains("waiting for a person: 30 s of 105 s"), "{got}");
+            // The same seconds in words. How many passed when it was said depends on how busy the machine is.
+            let in_words =
+                |told: &f64| got.contains(&format!("waiting for a person: {told} s of 105 s"));
+            assert!(told.iter().all(in_words), "{got}");
             assert_eq!(chain.acts.count(), 0);
         })
     });
