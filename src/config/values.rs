@@ -11,7 +11,7 @@ use super::keys::{self, Then};
 use super::names::{NAME_GRAMMAR, is_name, parse_time};
 use super::reader::Place;
 use super::template::Template;
-use crate::approval::url::{Allowlist, is_loopback};
+use crate::approval::url::{Allowlist, is_loopback, names_a_mark};
 use crate::secret::{self, MIN_SECRET_BYTES};
 
 /// Where a part listens.
@@ -273,7 +273,11 @@ pub(crate) fn parse_their_address(text: &str) -> Option<Url> {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
     // Behind an empty authority the parser would skip the slashes and find a host, which may have escapes in it.
-    if authority.is_empty() || authority.contains('%') || !text.bytes().all(plain) {
+    if authority.is_empty()
+        || authority.contains('%')
+        || !text.bytes().all(plain)
+        || names_a_mark(text)
+    {
         return None;
     }
     let url = Url::parse(text).ok()?;
@@ -297,7 +301,7 @@ fn is_clean(url: &Url, text: &str) -> bool {
 /// adapter of our lock file asserts, in debug builds, that what is translated has no upper case).
 pub(crate) fn parse_url(text: &str) -> Option<Url> {
     let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\');
-    if text.bytes().all(plain) {
+    if text.bytes().all(plain) && !names_a_mark(text) {
         Url::parse(text).ok()
     } else {
         None

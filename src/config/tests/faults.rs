@@ -128,6 +128,9 @@ const TABLE: &[(&str, &[&str])] = &[
         "c.yaml:1:37: gateway.allowedHosts[2]: found \"*.example.com\", allowed: a host name, or HOST:PORT",
         "c.yaml:1:54: gateway.allowedHosts[3]: found \"u@h\", allowed: a host name, or HOST:PORT",
     ]),
+    ("gateway: {allowedOrigins: [\"https://xn--3ug\"]}\n", &[
+        "c.yaml:1:28: gateway.allowedOrigins[0]: found no origin in normal form, allowed: SCHEME://HOST or SCHEME://HOST:PORT",
+    ]),
     ("gateway: {allowedOrigins: [\"https://A.example\", \"https://a.example/\", \"null\", \"https://a.example:443\", \"https://Ä.example\", \"https://%C3%84.example\"]}\n", &[
         "c.yaml:1:28: gateway.allowedOrigins[0]: found no origin in normal form, allowed: SCHEME://HOST or SCHEME://HOST:PORT",
         "c.yaml:1:49: gateway.allowedOrigins[1]: found no origin in normal form, allowed: SCHEME://HOST or SCHEME://HOST:PORT",
@@ -471,6 +474,7 @@ fn a_remote_server_is_at_an_https_or_loopback_address() {
         "http://localhost/a b",
         "http://localhost/ä",
         "http://ä.localhost/",
+        "https://xn--3ug/",
         "http://localhost\\a",
         " http://localhost/",
     ] {
