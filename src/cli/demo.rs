@@ -148,7 +148,7 @@ impl Demo {
         let gateway_address = gateway_listener.local_address().map_err(failed)?;
 
         let config = configuration(desk_address)?;
-        let limits = parts::limits(&config);
+        let limits = parts::limits(&config)?;
         let key = Secret::new(mint::credential(&world.random, "key"));
         let desk = desk(world, desk_address, &key)?;
         let session = SessionName::parse("demo").ok_or(Failure::Told)?;

@@ -196,25 +196,28 @@ fn local_url(scheme: &str, address: Option<SocketAddr>) -> Result<Url, Failure> 
 }
 
 /// What each server of this process allows, by the configuration and by the descriptors there are.
-pub(super) fn limits(config: &Config) -> Arc<Limits> {
+///
+/// # Errors
+/// A process that is allowed fewer descriptors than it needs for one connection.
+pub(super) fn limits(config: &Config) -> Result<Arc<Limits>, Failure> {
     let configured = &config.limits;
     let timing = &config.timing;
-    Arc::new(Limits {
+    Ok(Arc::new(Limits {
         head: http::head::HeadLimits {
             bytes: configured.head_bytes,
             headers: configured.headers,
         },
-        connections: connections(configured.connections),
+        connections: Budget::new(connections(configured.connections)?),
         head_time: Duration::from_millis(timing.head_ms),
         body_time: Duration::from_millis(timing.body_ms),
         idle_time: Duration::from_millis(timing.idle_ms),
         buffered: Budget::new(configured.buffered_bytes),
-    })
+    }))
 }
 
 /// Raises the soft limit on descriptors as far as the connections need, two each, and clamps their number to what there
 /// is.
-fn connections(wanted: usize) -> usize {
+fn connections(wanted: usize) -> Result<usize, Failure> {
     let need = wanted as u64 * 2 + OTHER_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);
     let allowed = limit.maximum.unwrap_or(u64::MAX).min(need);
@@ -229,10 +232,16 @@ fn connections(wanted: usize) -> usize {
         }
     }
     let possible = usize::try_from(current.saturating_sub(OTHER_DESCRIPTORS) / 2).unwrap_or(wanted);
+    if possible == 0 {
+        return Err(Failure::Failed(format!(
+            "{current} descriptors are too few for any connection: {} are needed (ulimit -n)",
+            OTHER_DESCRIPTORS + 2
+        )));
+    }
     if possible < wanted {
         log::warn!("{current} descriptors allow {possible} connections instead of {wanted}");
     }
-    wanted.min(possible)
+    Ok(wanted.min(possible))
 }
 
 /// Opens the listeners, all of them or none.

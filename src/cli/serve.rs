@@ -62,7 +62,7 @@ fn start(
     command: &str,
     bundle: Option<&str>,
 ) -> Result<Served, Failure> {
-    let limits = parts::limits(config);
+    let limits = parts::limits(config)?;
     let mut served = Served::default();
     if matches!(command, "serve" | "gateway") {
         let gateway = &config.gateway;

@@ -14,7 +14,7 @@ use smol::future::{FutureExt, yield_now};
 use super::caller::CallerSocket;
 use super::head::{Method, RequestHead};
 use super::inbound::{BodyReader, Inbound, NoHead, Watch};
-use super::limits::Limits;
+use super::limits::{Limits, Place};
 use super::respond::{Responded, Responder, Then};
 use crate::time::Elapsed;
 use crate::world::tls::HANDSHAKE_TIME;
@@ -56,9 +56,11 @@ pub async fn serve<H: Handler>(
     limits: Arc<Limits>,
 ) {
     let connections = Arc::new(Connections::default());
+    let mut accepts = true;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                accepts = true;
                 connections
                     .admit(&world, stream, peer, &handler, &limits)
                     .await;
@@ -67,7 +69,10 @@ pub async fn serve<H: Handler>(
             }
             // Out of descriptors or memory, or a connection that ended in the queue. Calls that run live on.
             Err(error) => {
-                log::warn!("accepting a connection failed: {error}");
+                // Said once and not at each try, of which there are ten a second.
+                if std::mem::take(&mut accepts) {
+                    log::warn!("connections cannot be accepted for now: {error}");
+                }
                 world.clock.sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -95,12 +100,13 @@ impl Connections {
         handler: &Arc<H>,
         limits: &Arc<Limits>,
     ) {
-        if self.tasks().live.len() >= limits.connections {
+        let Some(place) = limits.connections.place() else {
             return refuse(&stream).await;
-        }
+        };
         let connection = Connection {
             world: world.clone(),
             inbound: Inbound::new(stream, limits.buffered.clone()),
+            _place: place,
             peer,
             handler: handler.clone(),
             limits: limits.clone(),
@@ -152,6 +158,8 @@ async fn refuse(stream: &Stream) {
 struct Connection<H> {
     world: World,
     inbound: Arc<Inbound>,
+    /// Free again once the socket is closed.
+    _place: Place,
     peer: SocketAddr,
     handler: Arc<H>,
     limits: Arc<Limits>,

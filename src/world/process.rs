@@ -11,6 +11,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::task::Poll;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use smol::Async;
 use smol::io::{AsyncRead, AsyncWriteExt};
@@ -76,6 +77,8 @@ pub enum SpawnFault {
     NotFound,
     /// It may not be run.
     NotAllowed,
+    /// This process, or the machine, has no descriptor left for its pipes.
+    NoDescriptor,
     /// Every other reason.
     Other(io::ErrorKind),
 }
@@ -85,6 +88,9 @@ impl fmt::Display for SpawnFault {
         match self {
             Self::NotFound => f.write_str("the program was not found"),
             Self::NotAllowed => f.write_str("the program may not be run"),
+            Self::NoDescriptor => {
+                f.write_str("no descriptor is left to start the program with (ulimit -n)")
+            }
             Self::Other(kind) => write!(f, "the program could not be started: {kind}"),
         }
     }
@@ -94,6 +100,9 @@ impl std::error::Error for SpawnFault {}
 
 impl From<io::Error> for SpawnFault {
     fn from(error: io::Error) -> Self {
+        if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
+            return Self::NoDescriptor;
+        }
         match error.kind() {
             io::ErrorKind::NotFound => Self::NotFound,
             io::ErrorKind::PermissionDenied => Self::NotAllowed,

@@ -95,9 +95,14 @@ impl Server {
     }
 
     /// Ends it by SIGTERM and gives its exit code and all that it said.
-    fn end(mut self) -> (Option<i32>, String) {
+    fn end(self) -> (Option<i32>, String) {
         let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.ended()
+    }
+
+    /// Its exit code, once it has ended, and all that it said.
+    pub fn ended(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         let said: Vec<String> = self.lines.iter().collect();
         (code, said.join("\n"))

@@ -722,7 +722,7 @@ fn a_caller_that_reads_slowly_gets_its_whole_answer() {
 #[test]
 fn one_connection_too_many_is_503_until_another_leaves() {
     let limits = Limits {
-        connections: 2,
+        connections: Budget::new(2),
         ..Limits::default()
     };
     let served = Served::start(limits);
@@ -744,7 +744,7 @@ fn one_connection_too_many_is_503_until_another_leaves() {
 #[test]
 fn a_refused_connection_reads_its_503_even_behind_a_request() {
     let limits = Limits {
-        connections: 0,
+        connections: Budget::new(0),
         ..Limits::default()
     };
     let mut raw = None;
