@@ -6,15 +6,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::value::RawValue;
 
 use crate::json::{Members, string};
-use crate::mcp::{ParamHeaders, Request, RpcError};
+use crate::mcp::{Announcer, Change, Changes, ParamHeaders, Request, RpcError};
 
 /// The tools of one server, by their names there, as of the last list of them. They are the same for every caller.
-#[derive(Default)]
 pub(super) struct Mirrored {
     tools: Mutex<HashMap<String, ParamHeaders>>,
+    /// What the server says of changes.
+    changes: Option<Changes>,
 }
 
 impl Mirrored {
+    pub(super) fn new(announcer: Option<&Announcer>) -> Self {
+        Self {
+            tools: Mutex::default(),
+            changes: announcer.map(Announcer::listen),
+        }
+    }
+
     /// Takes what a list of the server's tools says, in place of what was known.
     pub(super) fn learn(&self, tools: &[Box<RawValue>]) {
         let found = tools.iter().filter_map(|tool| {
@@ -28,8 +36,12 @@ impl Mirrored {
         *self.lock() = found.collect();
     }
 
-    /// Whether a list has named that tool.
+    /// Whether a list has named that tool, and has not changed since.
     pub(super) fn knows(&self, tool: &str) -> bool {
+        let changes = self.changes.as_ref();
+        if changes.is_some_and(|changes| changes.has_come(&Change::Tools)) {
+            self.forget();
+        }
         self.lock().contains_key(tool)
     }
 

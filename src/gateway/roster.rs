@@ -240,7 +240,7 @@ fn remote(
             .collect()
     });
     let client = mcp::Client::new(world.clone(), client.clone(), url.clone(), resolve, None);
-    somebody_elses(server, client)
+    somebody_elses(server, client.hearing())
 }
 
 fn child(world: &World, server: &Server, argv: &[String], cwd: Option<&Path>) -> Upstream {
@@ -259,8 +259,8 @@ fn child(world: &World, server: &Server, argv: &[String], cwd: Option<&Path>) ->
 fn somebody_elses(server: &Server, client: mcp::Client) -> Upstream {
     Upstream::Remote(Box::new(Remote {
         slug: server.slug.to_string(),
+        mirrored: Mirrored::new(client.announcer()),
         client: Arc::new(client),
-        mirrored: Mirrored::default(),
         timeout: Duration::from_millis(server.timeout_ms),
     }))
 }

@@ -246,7 +246,14 @@ fn offered(said: &RawValue, heard: bool) -> Offer {
             .as_ref()
             .is_some_and(|capabilities| capabilities.get(name).is_some())
     };
-    let list = |name: &str| has(name).then_some(Announced(heard));
+    let list = |name: &str| {
+        let list = capabilities.as_ref()?.get(name)?;
+        let list = Members::parse(list.get()).ok();
+        let changes = list.and_then(|list| list.get("listChanged"));
+        Some(Announced(
+            heard && changes.is_some_and(|changes| changes.get() == "true"),
+        ))
+    };
     Offer {
         tools: list("tools"),
         prompts: list("prompts"),

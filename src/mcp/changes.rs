@@ -79,6 +79,19 @@ impl Changes {
         self
     }
 
+    /// Whether `wanted` has come since the last look, or may have been left out for want of room. Takes all the news.
+    #[must_use]
+    pub fn has_come(&self, wanted: &Change) -> bool {
+        let mut come = false;
+        for one in &self.0 {
+            come |= one.is_full();
+            while let Ok(change) = one.try_recv() {
+                come |= change == *wanted;
+            }
+        }
+        come
+    }
+
     /// The next piece of news; `None` when nobody can announce any more. Dropping the future loses none.
     pub async fn next(&self) -> Option<Change> {
         let mut all: Vec<_> = self.0.iter().map(|one| Box::pin(one.recv())).collect();
@@ -122,6 +135,23 @@ mod tests {
             heard.push(change);
         }
         assert_eq!((heard.len(), &heard[0]), (NEWS, &Change::Tools));
+    }
+
+    #[test]
+    fn what_may_have_been_left_out_has_come() {
+        let announcer = Announcer::default();
+        let changes = announcer.listen();
+        assert!(!changes.has_come(&Change::Tools));
+        announcer.announce(&Change::Prompts);
+        assert!(!changes.has_come(&Change::Tools));
+        announcer.announce(&Change::Tools);
+        assert!(changes.has_come(&Change::Tools));
+        assert!(!changes.has_come(&Change::Tools));
+        for _ in 0..NEWS {
+            announcer.announce(&Change::Prompts);
+        }
+        announcer.announce(&Change::Tools);
+        assert!(changes.has_come(&Change::Tools));
     }
 
     #[test]

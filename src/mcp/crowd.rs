@@ -88,6 +88,11 @@ impl<'a> Crowd<'a> {
         self.go_on(place);
     }
 
+    /// How many have not ended.
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
     /// Polls those that were woken, once each. Whether any has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let woken = {

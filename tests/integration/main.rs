@@ -18,6 +18,7 @@ mod mcp;
 mod mirrored;
 mod relay;
 mod resume;
+mod standing;
 mod stdio_client;
 mod stdio_server;
 mod support;

@@ -2,10 +2,13 @@
 
 mod answer;
 mod child;
+mod era;
 mod fault;
 mod http;
 mod pieces;
+mod post;
 mod resume;
+mod standing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -196,10 +199,29 @@ impl Client {
         headers: HeaderSource,
         wanted: Option<Version>,
     ) -> Self {
+        let ids = Ids::default();
         Self {
-            server: Server::Http(HttpServer::new(world, http, url, headers, wanted)),
-            ids: Ids::default(),
+            server: Server::Http(HttpServer::new(
+                world,
+                http,
+                url,
+                headers,
+                wanted,
+                ids.clone(),
+            )),
+            ids,
         }
+    }
+
+    /// The same client, listening to a server over HTTP outside of requests too, as to a child it always does: once
+    /// something was asked, it holds one more connection to a server that has news, and opens it anew when it ends. A
+    /// legacy server may ask something there; that goes to the request in flight, if there is but one.
+    #[must_use]
+    pub fn hearing(mut self) -> Self {
+        if let Server::Http(server) = &mut self.server {
+            server.hear();
+        }
+        self
     }
 
     /// A client for the server that `program` names, over its standard streams. `label` is its name in the log, where its
@@ -221,12 +243,13 @@ impl Client {
         }
     }
 
-    /// Where the server's own news of changed lists and resources is announced: only that of a child. A modern one is
-    /// asked for it when it says that it has some. News of a time without a process is lost: after a restart ask again.
+    /// Where the server's own news of changed lists and resources is announced: that of a child, and over HTTP that of a
+    /// client that is [`Client::hearing`]. A modern server is asked for it when it says that it has some. News of a time
+    /// without a process is lost: after a restart ask again. Over HTTP every list counts as changed after such a time.
     #[must_use]
-    pub const fn announcer(&self) -> Option<&Announcer> {
+    pub fn announcer(&self) -> Option<&Announcer> {
         match &self.server {
-            Server::Http(_) => None,
+            Server::Http(server) => server.announcer(),
             Server::Child(child) => Some(child.announcer()),
         }
     }
@@ -237,7 +260,7 @@ impl Client {
     /// [`CallFault`].
     pub async fn version(&self, deadline: Instant) -> Result<Version, CallFault> {
         match &self.server {
-            Server::Http(server) => server.version(deadline, &|| self.ids.next()).await,
+            Server::Http(server) => server.version(deadline).await,
             Server::Child(child) => child.version(deadline).await,
         }
     }
@@ -248,7 +271,7 @@ impl Client {
     /// [`CallFault`].
     pub async fn offer(&self, deadline: Instant) -> Result<Box<RawValue>, CallFault> {
         match &self.server {
-            Server::Http(server) => server.offer(deadline, &|| self.ids.next()).await,
+            Server::Http(server) => server.offer(deadline).await,
             Server::Child(child) => child.offer(deadline).await,
         }
     }
@@ -269,10 +292,7 @@ impl Client {
     ) -> Result<RpcResult, CallFault> {
         let id = self.ids.next();
         match &self.server {
-            Server::Http(server) => {
-                let ids = || self.ids.next();
-                server.request(&id, request, deadline, listener, &ids).await
-            }
+            Server::Http(server) => server.request(&id, request, deadline, listener).await,
             Server::Child(child) => {
                 let raw = child.request(&id, request, deadline, listener).await?;
                 RpcResult::parse(&raw).map_err(CallFault::Protocol)

@@ -17,7 +17,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(100);
 const ID_BYTES: usize = 1024;
 
 /// How far a stream has come.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SoFar {
     id: Option<String>,
     pause: Option<Duration>,
@@ -37,7 +37,12 @@ impl SoFar {
     /// Behind which event to go on, and after what time; `None` for a stream that cannot go on.
     pub(super) fn next(&self) -> Option<(&str, Duration)> {
         let id = self.id.as_deref().filter(|id| id.len() <= ID_BYTES)?;
-        Some((id, self.pause.unwrap_or(PAUSE).max(LEAST_PAUSE)))
+        Some((id, self.pause()))
+    }
+
+    /// How long to stay away once it has ended.
+    pub(super) fn pause(&self) -> Duration {
+        self.pause.unwrap_or(PAUSE).max(LEAST_PAUSE)
     }
 }
 
