@@ -95,10 +95,6 @@ impl Service for Fixture {
                 Ok(list("resourceTemplates", templates))
             }
             "resources/read" => resources::read(&request.text("uri")?),
-            "resources/subscribe" | "resources/unsubscribe" => {
-                request.text("uri")?;
-                Ok(RpcResult::default())
-            }
             "completion/complete" => complete(request),
             "logging/setLevel" if is_log_level(&request.text("level")?) => Ok(RpcResult::default()),
             "logging/setLevel" => Err(RpcError::new(-32602, "the level is not one of the eight")),
@@ -108,6 +104,10 @@ impl Service for Fixture {
 
     fn listen(&self, (): &()) -> Changes {
         self.announcer.listen()
+    }
+
+    async fn subscribe(&self, (): &(), uri: &str) -> Result<Changes, RpcError> {
+        Ok(self.announcer.listen().of_resource(uri, uri))
     }
 }
 

@@ -133,6 +133,7 @@ impl Selected {
                 Ok(offer) => {
                     all.prompts = either(all.prompts, offer.prompts);
                     all.resources = either(all.resources, offer.resources);
+                    all.subscribe |= offer.subscribe;
                     all.completions |= offer.completions;
                     all.logging |= offer.logging;
                     let theirs: String = shortened(&offer.instructions);

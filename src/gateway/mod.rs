@@ -13,6 +13,7 @@ mod principal;
 mod remote;
 mod roster;
 mod service;
+mod subscribed;
 mod upstream;
 
 pub use channel::ChannelHeader;

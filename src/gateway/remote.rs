@@ -239,14 +239,16 @@ impl Remote {
                 ..Outgoing::new(&method)
             };
             let mut tell = |news: News<'_>| {
-                // Full: it is only news.
-                let _ = telling.try_send(match news {
+                let told = match news {
                     News::Progress(progress) => Told::Progress(progress),
                     News::Log { level, params } => Told::Log {
                         level: level.to_owned(),
                         params: params.to_owned(),
                     },
-                });
+                    News::Resource(_) => return,
+                };
+                // Full: it is only news.
+                let _ = telling.try_send(told);
             };
             let mut listener = Listener {
                 news: &mut tell,

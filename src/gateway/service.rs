@@ -10,7 +10,8 @@ use super::parked::Parking;
 use super::principal::{Callers, Principal};
 use super::remote::{About, Passing};
 use super::roster::{Entry, Roster, Selected};
-use super::upstream::Forward;
+use super::subscribed::subscribe;
+use super::upstream::{Forward, Upstream};
 use crate::approval::Allowlist;
 use crate::config::Config;
 use crate::gate::{Policy, PolicyChanged};
@@ -152,10 +153,6 @@ impl Service for Gateway {
             }
             return selected.list(method, &self.world.clock).await;
         }
-        let unknown = |what: &str, name: &str| {
-            let name = quote(&shortened(name));
-            RpcError::new(-32602, format!("there is no {what} {name}"))
-        };
         match method {
             "tools/call" | "prompts/get" => {
                 let name = request.text("name")?;
@@ -172,9 +169,9 @@ impl Service for Gateway {
             }
             "resources/read" => {
                 let uri = request.text("uri")?;
-                let (entry, uri) = selected.resolve_resource(&uri).ok_or_else(|| {
-                    unknown("resource", &uri).with_data(format!(r#"{{"uri":{}}}"#, quote(&uri)))
-                })?;
+                let (entry, uri) = selected
+                    .resolve_resource(&uri)
+                    .ok_or_else(|| unknown_resource(&uri))?;
                 let read = self
                     .pass(admitted, entry, request, About::Uri(uri), context)
                     .await?;
@@ -217,6 +214,18 @@ impl Service for Gateway {
             .filter_map(|entry| entry.upstream.announcer());
         of_servers.fold(self.announcer.listen(), |all, one| all.and(one.listen()))
     }
+
+    async fn subscribe(&self, admitted: &Admitted, uri: &str) -> Result<Changes, RpcError> {
+        let meant = admitted.selected.resolve_resource(uri);
+        let meant = meant.and_then(|(entry, there)| match &entry.upstream {
+            Upstream::Remote(remote) => Some((remote, there)),
+            _ => None,
+        });
+        let (remote, there) = meant.ok_or_else(|| unknown_resource(uri))?;
+        let in_flight = self.enter(&admitted.principal.id).ok_or_else(too_many)?;
+        let changes = subscribe(&self.world, remote, there, uri).await?;
+        Ok(changes.keeping(Box::new(in_flight)))
+    }
 }
 
 impl Gateway {
@@ -231,9 +240,7 @@ impl Gateway {
         let Admitted {
             principal, channel, ..
         } = admitted;
-        let in_flight = self.enter(&principal.id).ok_or_else(|| {
-            RpcError::new(-32603, "too many calls of this token are waiting").with_status(429)
-        })?;
+        let in_flight = self.enter(&principal.id).ok_or_else(too_many)?;
         let clock = &self.world.clock;
         let forward = Forward {
             forwarded: channel.forward(&entry.server, principal, clock.wall_ms()),
@@ -296,6 +303,19 @@ impl Drop for InFlight {
             }
         }
     }
+}
+
+fn too_many() -> RpcError {
+    RpcError::new(-32603, "too many calls of this token are waiting").with_status(429)
+}
+
+fn unknown(what: &str, name: &str) -> RpcError {
+    let name = quote(&shortened(name));
+    RpcError::new(-32602, format!("there is no {what} {name}"))
+}
+
+fn unknown_resource(uri: &str) -> RpcError {
+    unknown("resource", uri).with_data(format!(r#"{{"uri":{}}}"#, quote(uri)))
 }
 
 fn shortened(name: &str) -> String {

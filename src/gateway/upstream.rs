@@ -246,19 +246,19 @@ fn offered(said: &RawValue, heard: bool) -> Offer {
             .as_ref()
             .is_some_and(|capabilities| capabilities.get(name).is_some())
     };
-    let list = |name: &str| {
-        let list = capabilities.as_ref()?.get(name)?;
-        let list = Members::parse(list.get()).ok();
-        let changes = list.and_then(|list| list.get("listChanged"));
-        Some(Announced(
-            heard && changes.is_some_and(|changes| changes.get() == "true"),
-        ))
+    let has_flag = |name: &str, flag: &str| {
+        let capability = capabilities.as_ref().and_then(|all| all.get(name));
+        let flags = capability.and_then(|capability| Members::parse(capability.get()).ok());
+        flags
+            .and_then(|flags| flags.get(flag))
+            .is_some_and(|flag| flag.get() == "true")
     };
+    let list = |name: &str| has(name).then(|| Announced(heard && has_flag(name, "listChanged")));
     Offer {
         tools: list("tools"),
         prompts: list("prompts"),
         resources: list("resources"),
-        subscribe: false,
+        subscribe: heard && has_flag("resources", "subscribe"),
         completions: has("completions"),
         logging: has("logging"),
         tasks: false,

@@ -1,10 +1,11 @@
 //! News for callers who listen: a list changed, or a resource did.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use smol::channel::{Receiver, Sender, TrySendError};
+use smol::stream::Stream;
 
 /// News held for a listener that reads slowly. What does not fit is left out: a listener asks again for what it wants
 /// to know, so that one piece of news of a kind says all.
@@ -42,7 +43,41 @@ pub struct Announcer {
 }
 
 /// One listener's news. Dropping it ends the listening.
-pub struct Changes(Vec<Receiver<Change>>);
+#[derive(Default)]
+pub struct Changes(Vec<Source>);
+
+/// News of one kind, from one announcer.
+struct Source {
+    news: Receiver<Change>,
+    only: Only,
+    /// Dropped with it.
+    _kept: Vec<Box<dyn Send + Sync>>,
+}
+
+/// What of it is told.
+enum Only {
+    Everything,
+    Lists,
+    /// One resource, and the URI by which it is told.
+    Resource {
+        theirs: String,
+        ours: String,
+    },
+}
+
+impl Only {
+    fn told(&self, change: Change) -> Option<Change> {
+        match (self, change) {
+            (Self::Everything, change) => Some(change),
+            (Self::Lists, Change::Resource(_)) => None,
+            (Self::Lists, list) => Some(list),
+            (Self::Resource { theirs, ours }, Change::Resource(uri)) if uri == *theirs => {
+                Some(Change::Resource(ours.clone()))
+            }
+            (Self::Resource { .. }, _) => None,
+        }
+    }
+}
 
 impl Announcer {
     /// A new listener.
@@ -53,7 +88,7 @@ impl Announcer {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(sender);
-        Changes(vec![receiver])
+        Changes::from(receiver)
     }
 
     /// Tells everyone who listens now.
@@ -71,7 +106,47 @@ impl Announcer {
     }
 }
 
+impl From<Receiver<Change>> for Changes {
+    fn from(news: Receiver<Change>) -> Self {
+        Self(vec![Source {
+            news,
+            only: Only::Everything,
+            _kept: Vec::new(),
+        }])
+    }
+}
+
 impl Changes {
+    /// Of this news only that of lists.
+    #[must_use]
+    pub fn of_lists(mut self) -> Self {
+        for source in &mut self.0 {
+            source.only = Only::Lists;
+        }
+        self
+    }
+
+    /// Of this news only that of the resource `theirs`, as news of `ours`.
+    #[must_use]
+    pub fn of_resource(mut self, theirs: &str, ours: &str) -> Self {
+        for source in &mut self.0 {
+            source.only = Only::Resource {
+                theirs: theirs.to_owned(),
+                ours: ours.to_owned(),
+            };
+        }
+        self
+    }
+
+    /// This news, and `what` until nobody wants it any more.
+    #[must_use]
+    pub fn keeping(mut self, what: Box<dyn Send + Sync>) -> Self {
+        if let Some(source) = self.0.last_mut() {
+            source._kept.push(what);
+        }
+        self
+    }
+
     /// This news and that of others.
     #[must_use]
     pub fn and(mut self, mut others: Self) -> Self {
@@ -83,10 +158,10 @@ impl Changes {
     #[must_use]
     pub fn has_come(&self, wanted: &Change) -> bool {
         let mut come = false;
-        for one in &self.0 {
-            come |= one.is_full();
-            while let Ok(change) = one.try_recv() {
-                come |= change == *wanted;
+        for source in &self.0 {
+            come |= source.news.is_full();
+            while let Ok(change) = source.news.try_recv() {
+                come |= source.only.told(change).as_ref() == Some(wanted);
             }
         }
         come
@@ -94,15 +169,24 @@ impl Changes {
 
     /// The next piece of news; `None` when nobody can announce any more. Dropping the future loses none.
     pub async fn next(&self) -> Option<Change> {
-        let mut all: Vec<_> = self.0.iter().map(|one| Box::pin(one.recv())).collect();
+        let sources = self.0.iter();
+        let mut all: Vec<_> = sources
+            .map(|source| (&source.only, Box::pin(source.news.clone())))
+            .collect();
         poll_fn(|cx| {
             let mut closed = true;
-            for one in &mut all {
-                match one.as_mut().poll(cx) {
-                    Poll::Ready(Ok(change)) => return Poll::Ready(Some(change)),
-                    Poll::Ready(Err(_)) => {}
-                    Poll::Pending => closed = false,
-                }
+            for (only, news) in &mut all {
+                closed &= loop {
+                    match news.as_mut().poll_next(cx) {
+                        Poll::Ready(Some(change)) => {
+                            if let Some(told) = only.told(change) {
+                                return Poll::Ready(Some(told));
+                            }
+                        }
+                        Poll::Ready(None) => break true,
+                        Poll::Pending => break false,
+                    }
+                };
             }
             match closed {
                 true => Poll::Ready(None),
@@ -152,6 +236,28 @@ mod tests {
         }
         announcer.announce(&Change::Tools);
         assert!(changes.has_come(&Change::Tools));
+    }
+
+    #[test]
+    fn a_listener_hears_of_what_it_wants_under_its_own_names() {
+        let announcer = Announcer::default();
+        let gone = Arc::new(());
+        let lists = announcer.listen().of_lists();
+        let one = announcer.listen().of_resource("a", "far+a");
+        let both = lists.and(one.keeping(Box::new(gone.clone())));
+        for change in [
+            Change::Resource("b".to_owned()),
+            Change::Resource("a".to_owned()),
+            Change::Tools,
+        ] {
+            announcer.announce(&change);
+        }
+        assert_eq!(smol::block_on(both.next()), Some(Change::Tools));
+        let told = Change::Resource("far+a".to_owned());
+        assert_eq!(smol::block_on(both.next()), Some(told));
+        assert!(smol::block_on(smol::future::poll_once(both.next())).is_none());
+        drop(both);
+        assert_eq!(Arc::strong_count(&gone), 1);
     }
 
     #[test]

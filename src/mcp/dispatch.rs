@@ -21,6 +21,7 @@ use super::result::RpcResult;
 use super::rounds::{Interview, fulfil};
 use super::service::{CallContext, Event, LogLevel, Offer, Service};
 use super::session::{Nonce, SessionId};
+use super::subscriptions::Subscriptions;
 use super::version::Version;
 use super::{META_CAPABILITIES, META_LOG_LEVEL, implementation};
 use crate::http::{Caller, Headers};
@@ -53,6 +54,7 @@ pub(super) struct Dispatcher<S> {
     pub(super) world: World,
     pub(super) service: Arc<S>,
     pub(super) calls: Calls,
+    pub(super) subscriptions: Subscriptions,
 }
 
 /// Where a message comes from: what all messages of one HTTP request have in common, or of one connection.
@@ -100,6 +102,7 @@ impl<S: Service> Dispatcher<S> {
             world,
             service,
             calls: Calls::default(),
+            subscriptions: Subscriptions::default(),
         }
     }
 
@@ -286,6 +289,14 @@ impl<S: Service> Dispatcher<S> {
                 Ok(discovered(&offer))
             }
             ("ping", false) => Ok(RpcResult::default()),
+            ("resources/subscribe", false) => self.subscribe(from, &request.text("uri")?).await,
+            ("resources/unsubscribe", false) => {
+                let uri = request.text("uri")?;
+                if let Some(scope) = from.scope {
+                    self.subscriptions.unsubscribe(scope, &uri);
+                }
+                Ok(RpcResult::default())
+            }
             ("server/discover", false) | ("subscriptions/listen", false) => Err(unknown()),
             (method, true) if !MODERN_METHODS.contains(&method) => Err(unknown()),
             _ => {
@@ -297,6 +308,22 @@ impl<S: Service> Dispatcher<S> {
                 fulfil(&*self.service, from.principal, request, context, interview).await
             }
         }
+    }
+
+    /// Subscribes a legacy client to one resource.
+    async fn subscribe(
+        &self,
+        from: &Origin<'_, S::Principal>,
+        uri: &str,
+    ) -> Result<RpcResult, RpcError> {
+        let changes = self.service.subscribe(from.principal, uri).await?;
+        let scope = from
+            .scope
+            .ok_or_else(|| RpcError::new(-32600, "a subscription needs a session"))?;
+        self.subscriptions
+            .subscribe(scope, uri, changes, &self.world)
+            .await?;
+        Ok(RpcResult::default())
     }
 
     /// The answer to `initialize`, once it is known on what to agree.
@@ -324,19 +351,31 @@ impl<S: Service> Dispatcher<S> {
         id: &Id,
         request: &Request<'_>,
     ) -> Result<News, RpcError> {
-        let changes = self.service.listen(from.principal);
+        let mut changes = self.service.listen(from.principal).of_lists();
         let offer = self.service.offer(from.principal).await;
         if !offer.announces() {
             return Err(RpcError::new(-32601, "nothing here is announced"));
         }
-        let wanted = Wanted::parse(request, &offer)?;
+        let mut wanted = Wanted::parse(request, &offer)?;
+        let resources = std::mem::take(&mut wanted.resources_by_uri).into_iter();
+        let subscribed = resources.map(async |uri| {
+            let subscribed = self.service.subscribe(from.principal, &uri).await;
+            subscribed.ok().map(|changes| (uri, changes))
+        });
+        for (uri, more) in super::join::all(subscribed).await.into_iter().flatten() {
+            wanted.resources_by_uri.insert(uri);
+            changes = changes.and(more);
+        }
         Ok(News::new(changes, wanted, Some(id.clone())))
     }
 
     /// The news that a legacy client hears without asking.
     pub(super) async fn lists(&self, from: &Origin<'_, S::Principal>) -> News {
-        let changes = self.service.listen(from.principal);
+        let changes = self.service.listen(from.principal).of_lists();
         let offer = self.service.offer(from.principal).await;
+        let subscribed = from.scope.filter(|_| offer.subscribe);
+        let subscribed = subscribed.map(|scope| self.subscriptions.open(scope));
+        let changes = changes.and(subscribed.unwrap_or_default());
         News::new(changes, Wanted::lists(&offer), None)
     }
 }

@@ -1,6 +1,6 @@
 //! News: `subscriptions/listen` in the modern era; in the legacy one GET over HTTP, and unasked over standard streams.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use super::changes::{Change, Changes};
 use super::message::{Id, RpcError, response};
@@ -24,7 +24,8 @@ pub(super) struct Wanted {
     tools: bool,
     prompts: bool,
     resources: bool,
-    single: HashSet<String>,
+    /// Those that single news is wanted of.
+    pub(super) resources_by_uri: BTreeSet<String>,
 }
 
 impl Wanted {
@@ -35,7 +36,7 @@ impl Wanted {
             tools: announced(offer.tools),
             prompts: announced(offer.prompts),
             resources: announced(offer.resources),
-            single: HashSet::new(),
+            resources_by_uri: BTreeSet::new(),
         }
     }
 
@@ -48,7 +49,7 @@ impl Wanted {
         let wanted = Members::parse(wanted.get()).map_err(|_| invalid("is not an object"))?;
         let flag = |name: &str| wanted.get(name).is_some_and(|flag| flag.get() == "true");
         let offered = Self::lists(offer);
-        let mut single = HashSet::new();
+        let mut resources_by_uri = BTreeSet::new();
         if let Some(uris) = wanted
             .get("resourceSubscriptions")
             .filter(|_| offer.subscribe)
@@ -58,13 +59,13 @@ impl Wanted {
             if uris.len() > MOST_RESOURCES {
                 return Err(invalid("names too many resources"));
             }
-            single.extend(uris.iter().filter_map(|uri| string(uri)).map(String::from));
+            resources_by_uri.extend(uris.iter().filter_map(|uri| string(uri)).map(String::from));
         }
         Ok(Self {
             tools: flag("toolsListChanged") && offered.tools,
             prompts: flag("promptsListChanged") && offered.prompts,
             resources: flag("resourcesListChanged") && offered.resources,
-            single,
+            resources_by_uri,
         })
     }
 
@@ -73,7 +74,8 @@ impl Wanted {
             Change::Tools => self.tools,
             Change::Prompts => self.prompts,
             Change::Resources => self.resources,
-            Change::Resource(uri) => self.single.contains(uri),
+            // Only what was subscribed to gets here.
+            Change::Resource(_) => true,
         }
     }
 
@@ -89,9 +91,9 @@ impl Wanted {
             .filter(|(wanted, _)| *wanted)
             .map(|(_, name)| format!(r#""{name}":true"#))
             .collect();
-        if !self.single.is_empty() {
-            let mut uris: Vec<_> = self.single.iter().map(|uri| quote(uri)).collect();
-            uris.sort();
+        if !self.resources_by_uri.is_empty() {
+            let uris = self.resources_by_uri.iter();
+            let uris: Vec<_> = uris.map(|uri| quote(uri)).collect();
             parts.push(format!(r#""resourceSubscriptions":[{}]"#, uris.join(",")));
         }
         format!("{{{}}}", parts.join(","))

@@ -27,6 +27,7 @@ mod service;
 mod session;
 mod stdio;
 mod stream;
+mod subscriptions;
 mod version;
 
 pub use capabilities::{Ability, ClientCapabilities};

@@ -59,6 +59,23 @@ pub trait Service: Send + Sync + 'static {
 
     /// News for this caller from now on.
     fn listen(&self, principal: &Self::Principal) -> Changes;
+
+    /// News of one resource from now on, under the URI that the caller gave. Dropping it ends the subscription.
+    ///
+    /// # Errors
+    /// [`RpcError`]: there is no such resource; -32601 where nothing can be subscribed to.
+    fn subscribe(
+        &self,
+        _principal: &Self::Principal,
+        _uri: &str,
+    ) -> impl Future<Output = Result<Changes, RpcError>> + Send {
+        async {
+            Err(RpcError::new(
+                -32601,
+                "no resource here can be subscribed to",
+            ))
+        }
+    }
 }
 
 /// What a server has for one caller.

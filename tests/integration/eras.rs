@@ -232,6 +232,13 @@ impl Service for Tools {
             _ => self.announcer.listen(),
         }
     }
+
+    async fn subscribe(&self, _: &String, uri: &str) -> Result<Changes, RpcError> {
+        match self.announces && uri != "file:///none" {
+            true => Ok(self.announcer.listen().of_resource(uri, uri)),
+            false => Err(RpcError::new(-32602, "there is no such resource")),
+        }
+    }
 }
 
 impl Tools {

@@ -12,7 +12,7 @@ use crate::eras::{Event, FORM_AND_URL, Served, Tools, call, cancel, event, moder
 use crate::lab;
 
 /// A server that knows nothing of the modern era: it answers such a request with a 400 and no body.
-struct LegacyOnly(Server<Tools>);
+pub struct LegacyOnly(pub Server<Tools>);
 
 impl Handler for LegacyOnly {
     async fn handle(&self, request: Request, responder: Responder) -> Responded {

@@ -11,7 +11,8 @@ use smol::channel::{Receiver, Sender, bounded, unbounded};
 use url::Url;
 
 use crate::eras::{Served, modern};
-use crate::lab::{self, advancing, within};
+use crate::lab::{self, Caller, advancing, within};
+use crate::relay::LegacyOnly;
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 const STREAM: [(&str, &str); 1] = [("content-type", "text/event-stream")];
@@ -411,6 +412,151 @@ fn callers_hear_of_changes_behind_the_gateway() {
                 let heard = listening.until("notifications/prompts/list_changed");
                 within("the news", smol::future::or(heard, telling)).await;
             }
+        }
+    });
+}
+
+// --- resources that are subscribed to ---
+
+fn about(method: &str, id: u32, uri: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"resources/{method}","params":{{"uri":"{uri}"}}}}"#
+    )
+}
+
+/// Announces that `uri` changed until `caller` has been told something that holds `marker`: what carries it from a far
+/// server may still be on its way.
+async fn told(caller: &Caller, far: &Served, uri: &str, marker: &str) -> String {
+    let telling = async {
+        loop {
+            far.announcer
+                .announce(&Change::Resource("file:///other".to_owned()));
+            far.announcer.announce(&Change::Resource(uri.to_owned()));
+            lab::turn().await;
+        }
+    };
+    let heard = caller.until(marker);
+    within("the news", smol::future::or(heard, telling)).await
+}
+
+#[test]
+fn a_legacy_client_is_told_of_its_resources_on_its_stream_and_of_no_others() {
+    lab::run(|world| async move {
+        let served = Served::start(&world);
+        let session = served.session("ann", "2025-11-25", "{}").await;
+
+        // It may ask before its stream is open, but not without one.
+        let early = served
+            .post(&session, &about("subscribe", 1, "file:///a"))
+            .await;
+        let refused = advancing(&world, early.until("the session's own stream")).await;
+        assert!(refused.contains("-32600"), "{refused}");
+        let early = served
+            .post(&session, &about("subscribe", 2, "file:///a"))
+            .await;
+        let stream = served.send("GET", &session, "").await;
+        stream.until("listening").await;
+        early.until(r#""id":2,"result":{}"#).await;
+
+        let got = told(&stream, &served, "file:///a", "resources/updated").await;
+        assert!(got.contains(r#""uri":"file:///a""#), "{got}");
+        assert!(!got.contains("file:///other"), "{got}");
+
+        let unknown = served
+            .whole(&session, &about("subscribe", 3, "file:///none"))
+            .await;
+        assert!(unknown.contains("there is no such resource"), "{unknown}");
+
+        // Not after it was ended.
+        served
+            .whole(&session, &about("subscribe", 4, "file:///b"))
+            .await;
+        let ended = served
+            .whole(&session, &about("unsubscribe", 5, "file:///a"))
+            .await;
+        assert!(ended.contains(r#""id":5,"result":{}"#), "{ended}");
+        told(&stream, &served, "file:///b", r#""uri":"file:///b""#).await;
+        served
+            .announcer
+            .announce(&Change::Resource("file:///a".to_owned()));
+        served.announcer.announce(&Change::Tools);
+        let got = stream.until("tools/list_changed").await;
+        let (_, after) = got.split_once("file:///b").unwrap();
+        assert!(!after.contains("file:///a"), "{got}");
+
+        // Another session's stream is not told.
+        let other = served.session("ann", "2025-11-25", "{}").await;
+        let theirs = served.send("GET", &other, "").await;
+        theirs.until("listening").await;
+        told(&stream, &served, "file:///b", r#""uri":"file:///b""#).await;
+        served.announcer.announce(&Change::Tools);
+        let got = theirs.until("tools/list_changed").await;
+        assert!(!got.contains("resources/updated"), "{got}");
+
+        // It ends with the stream.
+        drop(stream);
+        let stream = served.send("GET", &session, "").await;
+        stream.until("listening").await;
+        served
+            .announcer
+            .announce(&Change::Resource("file:///b".to_owned()));
+        served.announcer.announce(&Change::Tools);
+        let got = stream.until("tools/list_changed").await;
+        assert!(!got.contains("resources/updated"), "{got}");
+    });
+}
+
+#[test]
+fn resources_behind_the_gateway_can_be_subscribed_to_in_every_pairing_of_eras() {
+    lab::run(|world| async move {
+        for legacy_server in [true, false] {
+            let (tools, mut far) = Served::apart(&world, true);
+            far.address = match legacy_server {
+                true => lab::listen(&world, LegacyOnly(tools)),
+                false => lab::listen(&world, tools),
+            };
+            let config = lab::config(&format!(
+                "servers:\n  - {{slug: far, kind: remote-http, url: \"http://{}/mcp\"}}\n",
+                far.address
+            ));
+            let (_, mut near) = Served::apart(&world, false);
+            near.address = lab::gateway(&world, &config);
+
+            let (headers, body) = modern(
+                "subscriptions/listen",
+                r#""notifications":{"resourceSubscriptions":["mcp+far+file:///a","mcp+nobody+file:///a"]}"#,
+                "{}",
+                "",
+            );
+            let listening = near.post(&headers, &body).await;
+            let got = listening.until("acknowledged").await;
+            assert!(
+                got.contains(r#""resourceSubscriptions":["mcp+far+file:///a"]"#),
+                "{got}"
+            );
+            let got = told(&listening, &far, "file:///a", "resources/updated").await;
+            assert!(got.contains(r#""uri":"mcp+far+file:///a""#), "{got}");
+            assert!(!got.contains("other"), "{got}");
+
+            let session = near.session("ann", "2025-11-25", "{}").await;
+            let stream = near.send("GET", &session, "").await;
+            stream.until("listening").await;
+            for (uri, fails) in [("mcp+far+file:///b", false), ("mcp+nobody+file:///b", true)] {
+                let got = near.whole(&session, &about("subscribe", 1, uri)).await;
+                assert_eq!(got.contains("there is no resource"), fails, "{got}");
+            }
+            // A modern server refuses by leaving it out, which nobody waits for.
+            let got = near
+                .whole(&session, &about("subscribe", 2, "mcp+far+file:///none"))
+                .await;
+            assert_eq!(
+                got.contains("there is no such resource"),
+                legacy_server,
+                "{got}"
+            );
+            let got = told(&stream, &far, "file:///b", "resources/updated").await;
+            assert!(got.contains(r#""uri":"mcp+far+file:///b""#), "{got}");
+            assert!(!got.contains("other"), "{got}");
         }
     });
 }

@@ -216,6 +216,7 @@ fn said(told: News<'_>) -> String {
     match told {
         News::Progress(Progress { progress, .. }) => format!("{progress}"),
         News::Log { level, params } => format!("{} {}", level.get(), params.get()),
+        News::Resource(uri) => uri.to_owned(),
     }
 }
 

@@ -150,6 +150,11 @@ fn tell(method: &str, params: Option<&RawValue>, id: &Id, listener: &mut Listene
                 (listener.news)(News::Log { level, params });
             }
         }
+        "notifications/resources/updated" => {
+            if let Some(uri) = resource(params) {
+                (listener.news)(News::Resource(&uri));
+            }
+        }
         _ => {}
     }
 }
@@ -167,6 +172,14 @@ pub(super) fn progress(params: &RawValue) -> Option<(&RawValue, Progress)> {
             .map(String::from),
     };
     Some((members.get("progressToken")?, progress))
+}
+
+/// The URI in the parameters of news of a resource.
+pub(super) fn resource(params: &RawValue) -> Option<Cow<'_, str>> {
+    Members::parse(params.get())
+        .ok()?
+        .get("uri")
+        .and_then(json::string)
 }
 
 /// The severity in the parameters of a message of a log.

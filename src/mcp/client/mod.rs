@@ -153,6 +153,8 @@ pub enum News<'a> {
         /// All of it, one JSON object.
         params: &'a RawValue,
     },
+    /// A resource changed that this request listens to, by its URI.
+    Resource(&'a str),
 }
 
 /// What a legacy server asks in the middle of a request.

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::answer::{Asked, Said, answer_to, open, response_to};
+use super::answer::{Asked, Said, answer_to, open, resource, response_to};
 use super::http::{Found, Shared};
 use super::post::{Session, is_stream};
 use super::resume::SoFar;
 use super::{CallFault, Outgoing};
 use crate::http::sse::{SseEvent, SseReader};
 use crate::http::{Connection, Method, Reply};
-use crate::json::{Members, scan, string};
+use crate::json::{Members, scan};
 use crate::mcp::changes::Change;
 use crate::mcp::crowd::Crowd;
 use crate::mcp::message::{Id, RpcError};
@@ -257,17 +257,11 @@ impl Hearing<'_> {
     }
 
     fn noted(&self, method: &str, params: Option<&RawValue>) {
-        let uri = || {
-            Members::parse(params?.get())
-                .ok()?
-                .get("uri")
-                .and_then(string)
-        };
         let change = match method {
             "notifications/tools/list_changed" => Change::Tools,
             "notifications/prompts/list_changed" => Change::Prompts,
             "notifications/resources/list_changed" => Change::Resources,
-            "notifications/resources/updated" => match uri() {
+            "notifications/resources/updated" => match params.and_then(resource) {
                 Some(uri) => Change::Resource(uri.into_owned()),
                 None => return,
             },

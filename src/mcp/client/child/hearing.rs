@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 use super::lines::{Line, SHOWN_BYTES};
 use super::talk::{End, LINE_BYTES, Talk};
 use super::{CallFault, Event, QUESTIONS, Told};
-use crate::json::{self, Members, elements, string};
+use crate::json::{self, Members, elements};
 use crate::mcp::changes::Change;
-use crate::mcp::client::answer::{Asked, Said, level, open, progress};
+use crate::mcp::client::answer::{Asked, Said, level, open, progress, resource};
 use crate::mcp::message::{Id, RpcError, response};
 
 /// The longest message that is kept for a call as news, in bytes: of these, unlike answers, there may be many.
@@ -161,7 +161,7 @@ impl Talk<'_> {
         let member = |name: &str| Members::parse(params.get()).ok()?.get(name);
         match method {
             "notifications/resources/updated" => {
-                if let Some(uri) = member("uri").and_then(string) {
+                if let Some(uri) = resource(params) {
                     let change = Change::Resource(uri.into_owned());
                     self.owner.announcer.announce(&change);
                 }
