@@ -60,6 +60,8 @@ pub enum Use {
     State,
     /// Rows of answers in a shared store.
     StoredAnswer,
+    /// The id of a task that a server runs for a caller.
+    Task,
 }
 
 impl Use {
@@ -72,6 +74,7 @@ impl Use {
             Self::SessionUrl => b"countersign session url 1",
             Self::State => b"countersign request state 1",
             Self::StoredAnswer => b"countersign stored answer 1",
+            Self::Task => b"countersign task 1",
         }
     }
 }
@@ -139,6 +142,7 @@ struct Keys {
     session_url: hmac::Key,
     state: hmac::Key,
     stored_answer: hmac::Key,
+    task: hmac::Key,
 }
 
 impl Keys {
@@ -160,6 +164,7 @@ impl Keys {
             session_url: key(Use::SessionUrl),
             state: key(Use::State),
             stored_answer: key(Use::StoredAnswer),
+            task: key(Use::Task),
         }
     }
 
@@ -171,6 +176,7 @@ impl Keys {
             Use::SessionUrl => &self.session_url,
             Use::State => &self.state,
             Use::StoredAnswer => &self.stored_answer,
+            Use::Task => &self.task,
         }
     }
 }
@@ -262,6 +268,7 @@ mod tests {
         Use::Cookie,
         Use::Csrf,
         Use::LegacySession,
+        Use::Task,
         Use::SessionUrl,
         Use::State,
         Use::StoredAnswer,
@@ -397,6 +404,7 @@ mod tests {
             (
                 Use::State,
                 "8fc2c90d727baf802a62958f97f6610f29c0b7e4720c0a80409643fd15cdb2a7",
+                Use::Task,
             ),
             (
                 Use::StoredAnswer,

@@ -136,6 +136,7 @@ impl Selected {
                     all.subscribe |= offer.subscribe;
                     all.completions |= offer.completions;
                     all.logging |= offer.logging;
+                    all.tasks |= offer.tasks;
                     let theirs: String = shortened(&offer.instructions);
                     if !theirs.is_empty() {
                         // It is their word, and says so.

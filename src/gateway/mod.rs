@@ -14,6 +14,7 @@ mod remote;
 mod roster;
 mod service;
 mod subscribed;
+mod tasks;
 mod upstream;
 
 pub use channel::ChannelHeader;

@@ -12,8 +12,8 @@ use crate::http::Connection;
 use crate::json::{Exact, Members, quote, string};
 use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
 use crate::mcp::{
-    Ability, CallContext, ClientCapabilities, InputRequest, META_SERVER, Request, ResultKind,
-    RpcError, RpcResult, missing_ability,
+    Ability, CallContext, InputRequest, META_SERVER, Request, ResultKind, RpcError, RpcResult,
+    missing_ability,
 };
 use crate::time::{Clock, Instant};
 
@@ -52,6 +52,8 @@ pub(super) enum About<'a> {
     Uri(&'a str),
     /// What an argument is completed for: a reference, as JSON.
     Reference(&'a str),
+    /// A task.
+    Task(&'a str),
 }
 
 impl About<'_> {
@@ -61,6 +63,7 @@ impl About<'_> {
             Self::Name(name) => ("name", quote(name)),
             Self::Uri(uri) => ("uri", quote(uri)),
             Self::Reference(reference) => ("ref", (*reference).to_owned()),
+            Self::Task(id) => ("taskId", quote(id)),
         }
     }
 
@@ -69,6 +72,7 @@ impl About<'_> {
         match self {
             Self::Name(name) => Some(name),
             Self::Uri(uri) => Some(uri),
+            Self::Task(id) => Some(id),
             Self::Reference(_) => None,
         }
     }
@@ -106,7 +110,7 @@ impl Remote {
                         // "On -32020 about `Mcp-Param-*` the client SHOULD re-fetch `tools/list`": before the next call.
                         self.mirrored.forget();
                     }
-                    return self.came(done.map_err(Failed::Call)?);
+                    return self.came(request, done.map_err(Failed::Call)?);
                 }
                 Next::Asked(question) => {
                     let needed = Ability::needed(&question.method, &question.params);
@@ -216,7 +220,7 @@ impl Remote {
             .filter_map(|key| Some((key, request.meta(key)?.get().to_owned())))
             .collect();
         let level = request.log_level().map(str::to_owned);
-        let capabilities = passed_on(request.capabilities);
+        let capabilities = request.capabilities;
         let (asking, questions) = smol::channel::bounded(QUEUE);
         let (telling, news) = smol::channel::bounded(QUEUE);
         let call = Box::pin(async move {
@@ -228,6 +232,7 @@ impl Remote {
                 name: name.as_deref(),
                 param_headers,
                 meta,
+                // No more than the caller said.
                 capabilities,
                 log_level: level.as_deref(),
                 // What acts goes on a connection of its own.
@@ -291,9 +296,14 @@ impl Remote {
     }
 
     /// The result as it is passed on.
-    fn came(&self, mut result: RpcResult) -> Result<RpcResult, Failed> {
+    fn came(&self, request: &Request<'_>, mut result: RpcResult) -> Result<RpcResult, Failed> {
         result.retain_meta(|key| !is_our_word(key));
-        if result.kind() == ResultKind::InputRequired {
+        if result.kind() == ResultKind::Task && !request.capabilities.has(Ability::Tasks) {
+            return Err(Failed::Call(CallFault::Protocol(
+                "a task, where none may be",
+            )));
+        }
+        if result.kind() == ResultKind::InputRequired || request.method.starts_with("tasks/") {
             let questions = result
                 .input_requests()
                 .map_err(|what| Failed::Call(CallFault::Protocol(what)))?;
@@ -326,11 +336,6 @@ impl Remote {
 /// "`dev.strad/*` and `countersign/*` keys in what an upstream sends are removed" (interface).
 pub(super) fn is_our_word(key: &str) -> bool {
     key == META_SERVER || key.starts_with("dev.strad/") || key.starts_with("countersign/")
-}
-
-/// What a server is told that its client can do: no more than the caller said, and nothing that is not passed on.
-fn passed_on(declared: ClientCapabilities) -> ClientCapabilities {
-    declared.with(Ability::Tasks, false)
 }
 
 /// Why a request was not passed on, or came to nothing.

@@ -11,14 +11,16 @@ use super::principal::{Callers, Principal};
 use super::remote::{About, Passing};
 use super::roster::{Entry, Roster, Selected};
 use super::subscribed::subscribe;
+use super::tasks;
 use super::upstream::{Forward, Upstream};
 use crate::approval::Allowlist;
 use crate::config::Config;
 use crate::gate::{Policy, PolicyChanged};
 use crate::http::RequestHead;
-use crate::json::quote;
+use crate::json::{quote, string};
 use crate::mcp::{
-    Announcer, CallContext, Changes, HttpRefusal, Offer, Request, RpcError, RpcResult, Service,
+    Announcer, CallContext, Changes, HttpRefusal, Offer, Request, ResultKind, RpcError, RpcResult,
+    Service,
 };
 use crate::secret::Sealer;
 use crate::time::Clock;
@@ -35,6 +37,7 @@ pub struct Gateway {
     allowlist: Allowlist,
     roster: Roster,
     parking: Parking,
+    sealer: Sealer,
     announcer: Announcer,
     calls_per_token: usize,
     /// Calls in flight by token id: one caller must not take all there is.
@@ -53,7 +56,8 @@ impl Gateway {
     #[must_use]
     pub fn new(world: World, config: &Config, roster: Roster, sealer: Sealer) -> Self {
         Self {
-            parking: Parking::new(world.clone(), sealer),
+            parking: Parking::new(world.clone(), sealer.clone()),
+            sealer,
             announcer: Announcer::default(),
             world,
             metadata: Metadata::new(
@@ -188,6 +192,14 @@ impl Service for Gateway {
                 )
                 .await
             }
+            "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                let known = request.text("taskId")?;
+                let (entry, id) = self
+                    .task(admitted, &known)
+                    .ok_or_else(|| unknown("task", &known))?;
+                self.pass(admitted, entry, request, About::Task(id), context)
+                    .await
+            }
             // What is set for a session would have to be remembered for it. Every message of a request's own is passed on.
             "logging/setLevel" if !request.version.is_modern() => {
                 let level = request.text("level")?;
@@ -229,6 +241,14 @@ impl Service for Gateway {
 }
 
 impl Gateway {
+    /// The server and its task that a caller's id means.
+    fn task<'a>(&self, admitted: &'a Admitted, known: &'a str) -> Option<(&'a Entry, &'a str)> {
+        let (slug, id) = tasks::open(&self.sealer, &admitted.principal.id, known)?;
+        let mut entries = admitted.selected.entries.iter();
+        let entry = entries.find(|entry| entry.server.slug.as_str() == slug)?;
+        Some((entry, id))
+    }
+
     async fn pass(
         &self,
         admitted: &Admitted,
@@ -255,10 +275,17 @@ impl Gateway {
             about,
         };
         let slug = entry.server.slug.as_str();
-        let result = entry
+        let mut result = entry
             .upstream
             .request(slug, &passing, forward, context, &self.parking, clock)
             .await?;
+        let tells_of_a_task = request.method.starts_with("tasks/");
+        if (tells_of_a_task || result.kind() == ResultKind::Task)
+            && let Some(id) = result.get("taskId").and_then(string)
+        {
+            let known = tasks::seal(&self.sealer, &principal.id, slug, &id);
+            result.set("taskId", quote(&known));
+        }
         if result.is_large() {
             // It is in flight until it has all gone out.
             context.keep(Box::new(in_flight));

@@ -246,13 +246,12 @@ fn offered(said: &RawValue, heard: bool) -> Offer {
             .as_ref()
             .is_some_and(|capabilities| capabilities.get(name).is_some())
     };
-    let has_flag = |name: &str, flag: &str| {
-        let capability = capabilities.as_ref().and_then(|all| all.get(name));
-        let flags = capability.and_then(|capability| Members::parse(capability.get()).ok());
-        flags
-            .and_then(|flags| flags.get(flag))
-            .is_some_and(|flag| flag.get() == "true")
+    let inside = |name: &str, member: &str| {
+        let capability = capabilities.as_ref()?.get(name)?;
+        Members::parse(capability.get()).ok()?.get(member)
     };
+    let has_flag =
+        |name: &str, flag: &str| inside(name, flag).is_some_and(|flag| flag.get() == "true");
     let list = |name: &str| has(name).then(|| Announced(heard && has_flag(name, "listChanged")));
     Offer {
         tools: list("tools"),
@@ -261,7 +260,7 @@ fn offered(said: &RawValue, heard: bool) -> Offer {
         subscribe: heard && has_flag("resources", "subscribe"),
         completions: has("completions"),
         logging: has("logging"),
-        tasks: false,
+        tasks: inside("extensions", "io.modelcontextprotocol/tasks").is_some(),
         instructions: member("instructions")
             .and_then(string)
             .unwrap_or_default()

@@ -53,6 +53,9 @@ pub(super) fn check_modern(
     let named = match method {
         "tools/call" | "prompts/get" => params.get("name").and_then(json::string),
         "resources/read" => params.get("uri").and_then(json::string),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => {
+            params.get("taskId").and_then(json::string)
+        }
         _ => return Ok(()),
     };
     same(headers, "Mcp-Name", named.as_deref(), "what params names")

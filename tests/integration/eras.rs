@@ -88,8 +88,8 @@ impl Service for Tools {
             completions: true,
             subscribe: self.announces,
             logging: true,
+            tasks: true,
             instructions: "Wait here.".to_owned(),
-            ..Offer::default()
         }
     }
 
@@ -119,6 +119,13 @@ impl Service for Tools {
                 );
                 return Ok(result);
             }
+            "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                let task = format!(
+                    r#"{{"resultType":"complete","taskId":{},"status":"input_required","inputRequests":{{"q":{{"method":"elicitation/create","params":{{"mode":"form","message":"Sure?","requestedSchema":{{"type":"object","properties":{{}}}}}}}}}}}}"#,
+                    request.param("taskId").unwrap().get()
+                );
+                return Ok(RpcResult::parse(&raw(&task)).unwrap());
+            }
             _ => request.text("name")?.into_owned(),
         };
         if request.method == "resources/read" && name == "test://a" {
@@ -144,6 +151,10 @@ impl Service for Tools {
                 let _look = Look(self.events.clone(), context.caller.clone());
                 self.announcer.listen().next().await;
                 Ok(RpcResult::text("looked"))
+            }
+            ("task", _) => {
+                let task = r#"{"resultType":"task","taskId":"t.1","status":"working","createdAt":"2026-12-01T00:00:00Z","lastUpdatedAt":"2026-12-01T00:00:00Z","ttlMs":null}"#;
+                Ok(RpcResult::parse(&raw(task)).unwrap())
             }
             ("pretty", _) => {
                 let mut result = RpcResult::text("pretty");

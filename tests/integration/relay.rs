@@ -620,3 +620,72 @@ fn arguments_that_headers_mirror_are_checked_here_and_mirrored_there() {
         }
     });
 }
+
+// --- tasks ---
+
+/// `tasks/get` and its like, as a modern caller sends them.
+fn about_task(method: &str, id: &str, who: &str) -> (String, String) {
+    let params = format!(r#""taskId":"{id}""#);
+    let (headers, body) = modern(method, &params, TASKS, "");
+    let who = match who {
+        "" => String::new(),
+        token => format!("Authorization: Bearer {token}\r\n"),
+    };
+    (format!("{headers}Mcp-Name: {id}\r\n{who}"), body)
+}
+
+const TASKS: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}},"elicitation":{}}"#;
+
+/// "Auth check on each call": to the server all callers are the gateway.
+#[test]
+fn a_task_is_followed_by_who_began_it_and_by_nobody_else() {
+    lab::run(|world| async move {
+        let token = |id: &str| {
+            let sha256 = countersign::secret::sha256(format!("{id}-token").as_bytes());
+            let sha256 = countersign::secret::hex(&sha256);
+            format!("    - {{id: {id}, sha256: {sha256}, roles: [admin]}}\n")
+        };
+        let tokens = format!("gateway:\n  tokens:\n{}{}", token("ann"), token("bob"));
+        let relayed = start_with(&world, Era::Modern, &tokens, "");
+        let near = &relayed.near;
+        let discover = modern("server/discover", "", "{}", "");
+        let ann = "Authorization: Bearer ann-token\r\n";
+        let got = near
+            .whole(&format!("{}{ann}", discover.0), &discover.1)
+            .await;
+        assert!(got.contains("io.modelcontextprotocol/tasks"), "{got}");
+
+        let (headers, body) = modern("tools/call", r#""name":"far__task""#, TASKS, "");
+        let got = near.whole(&format!("{headers}{ann}"), &body).await;
+        assert!(got.contains(r#""resultType":"task""#), "{got}");
+        let id = got.split(r#""taskId":""#).nth(1).unwrap();
+        let id = id.split('"').next().unwrap();
+        assert!(id.ends_with(".far.t.1"), "{id}");
+
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            let (headers, body) = about_task(method, id, "ann-token");
+            let got = near.whole(&headers, &body).await;
+            assert!(got.contains(&format!(r#""taskId":"{id}""#)), "{got}");
+            assert!(got.contains("[far] the server asks: Sure?"), "{got}");
+            for (id, who) in [(id, "bob-token"), ("t.1", "ann-token")] {
+                let (headers, body) = about_task(method, id, who);
+                let got = near.whole(&headers, &body).await;
+                assert!(
+                    got.contains("-32602") && got.contains("there is no task"),
+                    "{got}"
+                );
+            }
+        }
+        // The header says which, too.
+        let (headers, body) = about_task("tasks/get", id, "ann-token");
+        let other = headers.replace("Mcp-Name: ", "Mcp-Name: x");
+        let got = near.whole(&other, &body).await;
+        assert!(got.contains("-32020"), "{got}");
+
+        // Nobody gets one who did not say that it follows tasks, whatever a server does.
+        let (headers, body) = modern("tools/call", r#""name":"far__task""#, "{}", "");
+        let got = near.whole(&format!("{headers}{ann}"), &body).await;
+        assert!(!got.contains("t.1"), "{got}");
+        assert!(got.contains("a task, where none may be"), "{got}");
+    });
+}
