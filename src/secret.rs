@@ -264,14 +264,14 @@ pub fn parse_base64url(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    const USES: [Use; 6] = [
+    const USES: [Use; 7] = [
         Use::Cookie,
         Use::Csrf,
         Use::LegacySession,
-        Use::Task,
         Use::SessionUrl,
         Use::State,
         Use::StoredAnswer,
+        Use::Task,
     ];
 
     fn secret(letter: char) -> Secret {
@@ -404,11 +404,14 @@ mod tests {
             (
                 Use::State,
                 "8fc2c90d727baf802a62958f97f6610f29c0b7e4720c0a80409643fd15cdb2a7",
-                Use::Task,
             ),
             (
                 Use::StoredAnswer,
                 "de42ee430655e36e932b0e3b1eb6fc81d825f580824ad6db7e1f184385027ced",
+            ),
+            (
+                Use::Task,
+                "d4e54c08b6f24f41d81f319f61dba680e4318beb4d0c7154561e95bf4e285493",
             ),
         ] {
             assert_eq!(

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::binary::{File, Server};
+use crate::eras::{Served, modern};
 use crate::lab::{self, Acts, Endpoint, Reply, created, within};
 use crate::support::{OnThread, Raw};
 
@@ -42,11 +43,12 @@ fn ask(stream: &mut TcpStream) -> String {
 }
 
 fn resident_kb(pid: u32) -> usize {
+    status_kb(pid, "RssAnon")
+}
+
+fn status_kb(pid: u32, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("RssAnon"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -306,4 +308,54 @@ fn a_server_out_of_descriptors_waits_and_keeps_what_it_holds() {
     answer(&endpoint, &[("third", Reply::accept())]);
     acted.until(r#""countersign/outcome":"done""#);
     assert_eq!(acts.count(), 1);
+}
+
+/// "A 3 MB result costs the gateway a bounded buffer, not three copies": the most that it ever held, with several at once
+/// and readers that take a little at a time.
+#[test]
+fn large_results_cost_the_gateway_a_bounded_buffer_each() {
+    const CALLERS: usize = 8;
+    let there = OnThread::hand_driven();
+    let (tools, _far) = Served::apart(&there.world, false);
+    let far = lab::listen(&there.world, tools);
+    let config = File::new(
+        "large.yaml",
+        &format!(
+            "gateway: {{listen: 127.0.0.1:0}}\nservers:\n  - {{slug: far, kind: remote-http, url: \"http://{far}/mcp\"}}\n"
+        ),
+    );
+    let server = Server::start(&["serve", "--config", config.path()], &[]);
+    let address = server.address("gateway");
+    let (headers, body) = modern("tools/call", r#""name":"far__large""#, "{}", "");
+    let request = format!(
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let connect = || {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    ask(&mut TcpStream::connect(&address).unwrap());
+    let before = status_kb(server.id(), "VmHWM");
+    let mut open: Vec<(TcpStream, usize)> = (0..CALLERS).map(|_| (connect(), 0)).collect();
+    let mut some = vec![0; 16_384];
+    let mut ended = Vec::new();
+    while !open.is_empty() {
+        open.retain_mut(|(stream, read)| {
+            let count = stream.read(&mut some).unwrap();
+            *read += count;
+            if count == 0 {
+                ended.push(*read);
+            }
+            count > 0
+        });
+    }
+    let most = status_kb(server.id(), "VmHWM") - before;
+    println!(
+        "{CALLERS} results of {} KB: {most} KB at most",
+        ended[0] / 1024
+    );
+    assert!(ended.iter().all(|read| *read > 3_000_000), "{ended:?}");
+    assert!(most < CALLERS * 1024, "{most} KB");
 }
