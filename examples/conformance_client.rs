@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let world = runtime.world().clone();
     let visited = runtime.block_on(async move {
         let http = countersign::http::Client::new(world.clone());
-        let client = Client::new(world.clone(), http, url, fixed(Vec::new()), None);
+        let client = Client::new(world.clone(), http, url, fixed(Vec::new()), None).hearing();
         let visitor = Visitor { world, client };
         visitor.visit().await
     });

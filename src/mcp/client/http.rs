@@ -32,6 +32,10 @@ const CANCELLATIONS: usize = 64;
 /// For each cancellation.
 const CANCEL_TIME: Duration = Duration::from_secs(2);
 
+/// How long the first request that may be asked something waits for the stream where that may happen: what a server says
+/// before it is open is lost.
+const STREAM_TIME: Duration = Duration::from_secs(1);
+
 /// One server.
 pub(super) struct HttpServer {
     shared: Arc<Shared>,
@@ -49,6 +53,8 @@ pub(super) struct Shared {
     pub(super) asking: Asking,
     /// Told when what was found out is forgotten.
     pub(super) forgotten: Receiver<()>,
+    /// Closed once it is known whether there is a stream outside of requests. Nothing is ever sent.
+    pub(super) settled: (Sender<()>, Receiver<()>),
     forgets: Sender<()>,
     wanted: Option<Version>,
     /// Under an asynchronous lock, so that many requests at once find out once.
@@ -140,6 +146,7 @@ impl HttpServer {
             announcer: Announcer::default(),
             asking: Asking::default(),
             forgotten,
+            settled: smol::channel::bounded(1),
             forgets,
             wanted,
             found: smol::lock::Mutex::new(None),
@@ -175,16 +182,21 @@ impl HttpServer {
         listener: &mut Listener<'_>,
     ) -> Result<RpcResult, CallFault> {
         let session = self.session(deadline).await?;
+        let shared = &self.shared;
+        let _asked = match &listener.questions {
+            Some(questions) if self.hears && !session.version.is_modern() => {
+                let clock = &shared.world.clock;
+                let settled = shared.settled.1.recv();
+                let _ = clock.timeout(clock.after(STREAM_TIME), settled).await;
+                Some(shared.asking.enter(id, questions))
+            }
+            _ => None,
+        };
         let mut gone = Gone {
             server: self,
             session: &session,
             id: Some(id),
         };
-        let shared = &self.shared;
-        let _asked = listener
-            .questions
-            .as_ref()
-            .map(|questions| shared.asking.enter(id, questions));
         let done = shared
             .post
             .exchange(&session, id, request, deadline, listener)

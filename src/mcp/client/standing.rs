@@ -72,6 +72,7 @@ pub(super) async fn stand(shared: Arc<Shared>) {
     let mut before = Before::default();
     loop {
         let ended = stand_once(&shared, &mut before).await;
+        shared.settled.0.close();
         unopened = match ended {
             Ended::Unopened => (unopened + 1).min(LONGEST_PAUSES),
             _ => 0,
@@ -124,6 +125,7 @@ async fn stand_once(shared: &Shared, before: &mut Before) -> Ended {
         }
     };
     before.stood = true;
+    shared.settled.0.close();
     if std::mem::take(&mut before.missed) {
         for change in [Change::Tools, Change::Prompts, Change::Resources] {
             shared.announcer.announce(&change);
