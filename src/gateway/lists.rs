@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::names;
 use super::roster::{Entry, Selected};
 use crate::json::Members;
-use crate::mcp::{Announced, Offer, RpcError, RpcResult, join};
+use crate::mcp::{Announced, Offer, RpcError, RpcResult, Version, join};
 use crate::time::Clock;
 
 /// A list that servers have, and how its elements are named.
@@ -55,7 +55,12 @@ impl Selected {
 
     /// A whole list of every server, in the order of their slugs. One that does not answer in time is left out, and the
     /// log says so; where it is the only one, its fault is the answer.
-    pub(super) async fn list(&self, method: &str, clock: &Clock) -> Result<RpcResult, RpcError> {
+    pub(super) async fn list(
+        &self,
+        method: &str,
+        version: Version,
+        clock: &Clock,
+    ) -> Result<RpcResult, RpcError> {
         let list = LISTS
             .iter()
             .find(|list| list.method == method)
@@ -75,7 +80,9 @@ impl Selected {
                 Ok(Some(listed)) => {
                     any = true;
                     let elements = listed.into_iter();
-                    all.extend(elements.filter_map(|element| self.element(list, entry, &element)));
+                    all.extend(
+                        elements.filter_map(|element| self.element(list, entry, &element, version)),
+                    );
                 }
                 Err(why) if self.prefixed => {
                     log::warn!("{} is missing from {method}: {why}", entry.server.slug);
@@ -102,10 +109,16 @@ impl Selected {
     }
 
     /// One element under its name here; `None` for one that cannot be used from here.
-    fn element(&self, list: &List, entry: &Entry, element: &RawValue) -> Option<Box<RawValue>> {
+    fn element(
+        &self,
+        list: &List,
+        entry: &Entry,
+        element: &RawValue,
+        version: Version,
+    ) -> Option<Box<RawValue>> {
         let slug = entry.server.slug.as_str();
         let element = if list.member == "tools" {
-            tool(element)?
+            tool(element, version)?
         } else {
             element.to_owned()
         };
@@ -165,8 +178,8 @@ fn either(one: Option<Announced>, other: Option<Announced>) -> Option<Announced>
 }
 
 /// A tool as it is listed here. `execution` is of 2025-11-25 alone: a tool that runs only as a task of that revision
-/// cannot be called from here.
-fn tool(tool: &RawValue) -> Option<Box<RawValue>> {
+/// cannot be called from here. In the legacy era an `outputSchema` is that of an object.
+fn tool(tool: &RawValue, version: Version) -> Option<Box<RawValue>> {
     let members = Members::parse(tool.get()).ok()?;
     let execution = members
         .get("execution")
@@ -175,7 +188,13 @@ fn tool(tool: &RawValue) -> Option<Box<RawValue>> {
     if support.is_some_and(|support| support.get() == "\"required\"") {
         return None;
     }
-    Some(names::without(tool, &["execution"]))
+    let output = members.get("outputSchema");
+    let output = output.and_then(|schema| Members::parse(schema.get()).ok()?.get("type"));
+    let of_object = output.is_some_and(|kind| kind.get() == "\"object\"");
+    match version.is_modern() || of_object {
+        true => Some(names::without(tool, &["execution"])),
+        false => Some(names::without(tool, &["execution", "outputSchema"])),
+    }
 }
 
 fn shortened(text: &str) -> String {

@@ -13,7 +13,7 @@ use crate::json::{Exact, Members, quote, string};
 use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
 use crate::mcp::{
     Ability, CallContext, InputRequest, META_SERVER, Request, ResultKind, RpcError, RpcResult,
-    missing_ability,
+    Version, missing_ability,
 };
 use crate::time::{Clock, Instant};
 
@@ -99,7 +99,7 @@ impl Remote {
         let mut running = match state.filter(|_| !version.is_modern()) {
             // A legacy server keeps no state of that kind: it is one of ours, or nobody's.
             Some(state) => self.resume(&state, passing, &digest, parking)?,
-            None => self.start(passing, param_headers, deadline),
+            None => self.start(passing, version, param_headers, deadline),
         };
         loop {
             match running.next(context).await {
@@ -197,6 +197,7 @@ impl Remote {
     fn start(
         &self,
         passing: &Passing<'_>,
+        version: Version,
         param_headers: Vec<(String, String)>,
         deadline: Instant,
     ) -> Running {
@@ -207,6 +208,10 @@ impl Remote {
         let (renamed, about) = passing.about.member();
         let params: Vec<(String, String)> = request
             .members()
+            // They mean nothing to a legacy server.
+            .filter(|(member, _)| {
+                version.is_modern() || !matches!(*member, "inputResponses" | "requestState")
+            })
             .map(|(member, value)| {
                 let value = match member == renamed {
                     true => about.clone(),

@@ -155,7 +155,9 @@ impl Service for Gateway {
             {
                 return Err(RpcError::new(-32602, "unknown cursor"));
             }
-            return selected.list(method, &self.world.clock).await;
+            return selected
+                .list(method, request.version, &self.world.clock)
+                .await;
         }
         match method {
             "tools/call" | "prompts/get" => {

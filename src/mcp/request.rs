@@ -48,15 +48,17 @@ impl<'a> Request<'a> {
             ("inputResponses", Some(round)) => Some(&round.responses),
             ("requestState", Some(round)) => round.state.as_deref(),
             ("_meta", _) => None,
+            // Whoever is asked in the middle of a request answers there and not in it: such a member is a forgery.
+            ("inputResponses" | "requestState", None) if !self.version.is_modern() => None,
             _ => self.params.get(name),
         }
     }
 
     /// Every member of `params` but `_meta`, in the order of the text.
     pub fn members(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
-        let ours = |name: &str| {
-            name == "_meta"
-                || (self.round.is_some() && matches!(name, "inputResponses" | "requestState"))
+        let legacy = !self.version.is_modern();
+        let ours = move |name: &str| {
+            name == "_meta" || (legacy && matches!(name, "inputResponses" | "requestState"))
         };
         let round = ["inputResponses", "requestState"]
             .into_iter()

@@ -1392,3 +1392,22 @@ fn settings_without_which_there_is_no_desk() {
         "{printed}"
     );
 }
+
+/// Row S34 of the protocol's checklist: "URL page checks who opens it; URL has no user data, not pre-authenticated".
+#[test]
+fn s34_the_page_where_people_answer_wants_to_know_who_opens_it() {
+    plain(async |scene: Scene| {
+        scene.ask("a", "1").await;
+        for cookie in ["", "countersign=forged"] {
+            let page = scene.get("/", &[("cookie", cookie)]).await;
+            assert!(page.body.contains("name=\"key\""), "{}", page.body);
+            assert!(!page.body.contains("message of 1"), "{}", page.body);
+            let list = scene.get("/api/pending", &[("cookie", cookie)]).await;
+            assert_eq!(list.status, 401, "{}", list.body);
+        }
+        let (cookie, _) = scene.sign_in(ANA).await;
+        let page = scene.get("/", &[("cookie", &cookie)]).await;
+        assert_eq!(page.status, 200);
+        assert!(!page.body.contains("name=\"key\""), "{}", page.body);
+    });
+}

@@ -194,12 +194,8 @@ impl Service for Tools {
                 Ok(result)
             }
             ("form" | "url" | "both", Some(answers)) => {
-                let state = request.param("requestState").unwrap();
-                Ok(RpcResult::text(&format!(
-                    "{} {}",
-                    answers.get(),
-                    state.get()
-                )))
+                let state = request.param("requestState").map_or("none", RawValue::get);
+                Ok(RpcResult::text(&format!("{} {state}", answers.get())))
             }
             ("form", None) => Ok(RpcResult::input_required(
                 &[question(

@@ -18,6 +18,7 @@ mod mcp;
 mod mirrored;
 mod relay;
 mod resume;
+mod rows;
 mod standing;
 mod stdio_client;
 mod stdio_server;

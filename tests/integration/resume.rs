@@ -100,7 +100,7 @@ async fn call(
 
 /// 2025-11-25: "the client SHOULD respect the `retry` field, waiting the given number of milliseconds".
 #[test]
-fn a_call_whose_stream_ends_goes_on_behind_the_last_event() {
+fn l13_a_call_whose_stream_ends_goes_on_after_its_pause_behind_the_last_event() {
     lab::run(|world| async move {
         let streams = vec![
             (200, "id: e1\nretry: 700\ndata:\n\n".to_owned()),

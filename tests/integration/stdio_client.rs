@@ -305,7 +305,7 @@ fn a_legacy_server_is_opened_first_and_asked_nothing_before() {
 }
 
 #[test]
-fn silence_means_legacy_after_three_seconds_and_a_late_answer_changes_nothing() {
+fn c25_silence_means_legacy_after_three_seconds_and_a_late_answer_changes_nothing() {
     let asking = Asking::of(
         r#"next; probe=$id
         while next; do case $line in
@@ -578,7 +578,7 @@ fn a_log_goes_to_the_only_call_or_to_the_log() {
 }
 
 #[test]
-fn changes_are_announced_and_a_modern_server_is_asked_for_them() {
+fn c24_changes_are_announced_and_a_modern_server_is_asked_for_them() {
     let tell = r#"*tools/call*)
         for list in tools prompts resources; do say "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/$list/list_changed\"}"; done
         say '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}'

@@ -1252,3 +1252,23 @@ fn a_large_result_of_an_upstream_is_one_line() {
         client.silence().await;
     });
 }
+
+/// Row S46: "nothing but messages on stdout, one per line; exit on EOF".
+#[test]
+fn s46_standard_output_has_one_message_a_line_and_ends_with_the_input() {
+    lab::run(|world| async move {
+        let mut client = Client::start(&world);
+        client.send("not a message").await;
+        for tool in ["echo", "pretty", "large"] {
+            let name = format!(r#""name":"{tool}""#);
+            client
+                .send(&modern("1", "tools/call", &name, "{}", ""))
+                .await;
+            client.next().await;
+        }
+        client.next().await;
+        client.close();
+        assert!(client.line().await.is_none());
+        client.served().await.unwrap();
+    });
+}

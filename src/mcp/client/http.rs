@@ -29,6 +29,9 @@ const LEGACY_FOR: Duration = Duration::from_secs(600);
 /// Cancellations on their way. What does not fit is left out: the request's connection is closed in any case.
 const CANCELLATIONS: usize = 64;
 
+/// For the end of a session.
+const END_TIME: Duration = Duration::from_secs(2);
+
 /// For each cancellation.
 const CANCEL_TIME: Duration = Duration::from_secs(2);
 
@@ -249,6 +252,29 @@ impl HttpServer {
 
     fn tasks(&self) -> MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// "DELETE when the session is no longer needed" (2025-11-25). Nobody waits for what comes of it.
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        let found = self
+            .shared
+            .found
+            .try_lock()
+            .and_then(|mut found| found.take());
+        let Some(session) = found.map(|found| found.session) else {
+            return;
+        };
+        if session.id.is_none() {
+            return;
+        }
+        let shared = self.shared.clone();
+        let ending = shared.world.clone().spawn(async move {
+            let deadline = shared.world.clock.after(END_TIME);
+            let _ = shared.post.end(&session, deadline).await;
+        });
+        ending.into_iter().for_each(Task::detach);
     }
 }
 

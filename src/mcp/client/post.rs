@@ -62,6 +62,15 @@ impl Post {
         }
     }
 
+    /// Ends a session.
+    pub(super) async fn end(&self, session: &Session, deadline: Instant) -> Result<(), CallFault> {
+        let request = self.bare(Method::Delete, session)?;
+        self.http
+            .send(request, deadline, Connection::Pooled)
+            .await?;
+        Ok(())
+    }
+
     pub(super) async fn exchange(
         &self,
         session: &Session,
