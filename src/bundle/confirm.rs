@@ -36,8 +36,8 @@ impl Confirmer {
         &self.world
     }
 
-    /// Asks about one call and holds its caller meanwhile. Dropping the future ends the question; a later answer does
-    /// nothing.
+    /// Asks about one call and holds its caller meanwhile. Dropping the future ends the question, and so does the end of
+    /// this process; a later answer does nothing.
     pub async fn confirm(
         &self,
         ask: Ask,
@@ -51,7 +51,12 @@ impl Confirmer {
         let begun = self.world.clock.now();
         let total = channel.ttl.as_secs();
         let mut keepalive = self.world.clock.interval(self.keepalive);
-        let mut asking = pin!(self.gate.ask(ask, forwarded));
+        let asking = self.gate.ask(ask, forwarded);
+        let ending = async {
+            self.world.ending.begun().await;
+            Outcome::Cancelled
+        };
+        let mut asking = pin!(smol::future::or(ending, asking));
         loop {
             let mut tick = pin!(keepalive.tick());
             let outcome = poll_fn(|cx| {

@@ -81,7 +81,8 @@ pub(super) fn run(mut parser: lexopt::Parser) -> Result<(), Failure> {
             played
         };
         let signalled = async {
-            serve::ended(signals, &[]).await?;
+            let mut signals = signals;
+            serve::ended(&mut signals, &mut serve::Served::default()).await?;
             if scratch.has(FILES[0]) && !stay {
                 output::note(&format!("\ndropped; {} kept", FILES[0]));
             }
@@ -154,7 +155,8 @@ impl Demo {
         let session = SessionName::parse("demo").ok_or(Failure::Told)?;
         let channel = desk.session_url(&session);
         let mut served = parts::spawn(world, vec![desk_listener], &desk, &limits);
-        let gateway = Arc::new(parts::gateway(world, &config)?);
+        let (gateway, _) = parts::gateway(world, &config)?;
+        let gateway = Arc::new(gateway);
         served.extend(parts::spawn(
             world,
             vec![gateway_listener],

@@ -40,7 +40,8 @@ pub(super) const SERVE: &str = "\
 usage: countersign serve|gateway|desk --config FILE
        countersign bundle --config FILE --bundle NAME
 
-Serves until SIGTERM or Ctrl-C. `serve` runs the gateway with its bundles inside, and the desk if FILE has one.
+Serves until SIGTERM or Ctrl-C: then nothing new is taken, waiting calls end as cancelled, and what acts has timing.drainMs to
+end; a second signal ends it at once. SIGHUP reads FILE and the certificates anew: a wrong FILE is refused whole. `serve` runs the gateway with its bundles inside, and the desk if FILE has one.
 A bundle with a `url` in FILE runs in a process of its own, by `bundle`.";
 
 pub(super) const CHECK: &str = "\

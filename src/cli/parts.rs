@@ -47,19 +47,41 @@ pub(super) fn client(world: &World, ca_file: Option<&Path>) -> Result<http::Clie
     Ok(http::Client::trusting(world.clone(), tls))
 }
 
-/// The gateway with its bundles inside.
-pub(super) fn gateway(world: &World, config: &Config) -> Result<Server<Gateway>, Failure> {
+/// The gateway with its bundles inside, and what puts another configuration in the place of this one.
+pub(super) fn gateway(
+    world: &World,
+    config: &Config,
+) -> Result<(Server<Gateway>, Reloadable), Failure> {
     let client = client(world, config.tls.ca_file.as_deref())?;
     let confirmer = confirmer(world, config, client.clone());
     let roster = Roster::new(world, config, &confirmer, &client);
     let sealer = sealer(world, config)?;
-    let gateway = Gateway::new(world.clone(), config, roster, sealer.clone());
+    let gateway = Arc::new(Gateway::new(world.clone(), config, roster, sealer.clone()));
+    let reloadable = Reloadable {
+        gateway: gateway.clone(),
+        confirmer,
+        client,
+    };
     let hosts = config.gateway.allowed_hosts.clone();
     let guard = Guard {
         hosts,
         origins: config.gateway.allowed_origins.clone(),
     };
-    Ok(server(world, config, gateway, guard, sealer))
+    Ok((server(world, config, gateway, guard, sealer), reloadable))
+}
+
+/// A gateway that runs, and what the rest of its servers are made with.
+pub(super) struct Reloadable {
+    gateway: Arc<Gateway>,
+    confirmer: Confirmer,
+    client: http::Client,
+}
+
+impl Reloadable {
+    /// Puts `config` in the place of what the gateway runs with.
+    pub(super) fn reload(&self, config: &Config) {
+        self.gateway.reload(config, &self.confirmer, &self.client);
+    }
 }
 
 /// The bundle `name`, for a process of its own.
@@ -84,7 +106,7 @@ pub(super) fn bundle(
         origins: Vec::new(),
     };
     let sealer = sealer(world, config)?;
-    Ok(server(world, config, bundle, guard, sealer))
+    Ok(server(world, config, Arc::new(bundle), guard, sealer))
 }
 
 /// Seals what callers bring back: by `gate.key`, or by a key of this process alone.
@@ -102,7 +124,7 @@ fn sealer(world: &World, config: &Config) -> Result<Sealer, Failure> {
 fn server<S: Service>(
     world: &World,
     config: &Config,
-    service: S,
+    service: Arc<S>,
     guard: Guard,
     sealer: Sealer,
 ) -> Server<S> {
@@ -111,7 +133,7 @@ fn server<S: Service>(
         body_bytes: config.limits.body_bytes,
         sealer,
     };
-    Server::new(world.clone(), Arc::new(service), settings)
+    Server::new(world.clone(), service, settings)
 }
 
 fn confirmer(world: &World, config: &Config, client: http::Client) -> Confirmer {

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_signal::{Signal, Signals};
 use lexopt::prelude::{Long, Short, ValueExt};
 use smol::Task;
 use smol::stream::StreamExt;
 
+use super::parts::Reloadable;
 use super::{Failure, check, help, logging, output, parts};
 use crate::config::Config;
 use crate::world::tls::ServerTls;
@@ -39,20 +41,48 @@ pub(super) fn run(command: &str, mut parser: lexopt::Parser) -> Result<(), Failu
     let runtime = Runtime::real();
     let world = runtime.world().clone();
     let signals = signals()?;
-    let served = start(&world, &config, command, bundle.as_deref())?;
+    let mut served = start(&world, &config, command, bundle.as_deref())?;
+    let within = Duration::from_millis(config.timing.drain_ms);
+    served.config = Some(config);
     runtime.block_on(async move {
-        let signal = ended(signals, &served.certificates).await;
-        // Dropping the listeners and connections drops every call: each waiting question ends unanswered.
-        drop(served);
-        signal
+        let mut signals = signals;
+        ended(&mut signals, &mut served).await?;
+        drain(&world, &mut signals, served, within).await
     })
+}
+
+/// "SIGTERM drains: no new calls, waiting ones end as cancelled within `drainMs`, exit 0" (interface). Another signal ends
+/// it at once.
+async fn drain(
+    world: &World,
+    signals: &mut Signals,
+    served: Served,
+    within: Duration,
+) -> Result<(), Failure> {
+    world.ending.begin(within);
+    let last = async {
+        for task in served.tasks {
+            task.await;
+        }
+    };
+    let again = async { while let Some(Ok(Signal::Hup)) = signals.next().await {} };
+    // Dropping what is left ends every call.
+    let clock = &world.clock;
+    let _ = clock
+        .timeout(clock.after(within), smol::future::or(last, again))
+        .await;
+    Ok(())
 }
 
 /// What runs until a signal.
 #[derive(Default)]
-struct Served {
+pub(super) struct Served {
     tasks: Vec<Task<()>>,
     certificates: Vec<ServerTls>,
+    /// The gateway, if one runs.
+    gateway: Option<Reloadable>,
+    /// What all of it runs with; `None` where nothing was read from a file.
+    config: Option<Config>,
 }
 
 /// Starts what `command` names and says where it listens.
@@ -67,7 +97,9 @@ fn start(
     if matches!(command, "serve" | "gateway") {
         let gateway = &config.gateway;
         let tls = parts::certificate(config, "gateway.tls", gateway.tls.as_ref())?;
-        let handler = Arc::new(parts::gateway(world, config)?);
+        let (handler, reloadable) = parts::gateway(world, config)?;
+        let handler = Arc::new(handler);
+        served.gateway = Some(reloadable);
         let listeners = parts::listen(world, "the gateway", &gateway.listen, tls.as_ref())?;
         say("gateway", &listeners, "/mcp");
         served
@@ -145,15 +177,15 @@ pub(super) fn signals() -> Result<Signals, Failure> {
         .map_err(|error| Failure::Failed(format!("signals cannot be received: {error}")))
 }
 
-/// Waits for the signal that ends this process. SIGHUP reads the certificates anew.
-pub(super) async fn ended(mut signals: Signals, certificates: &[ServerTls]) -> Result<(), Failure> {
+/// Waits for the signal that ends this process. SIGHUP reads the configuration and the certificates anew.
+pub(super) async fn ended(signals: &mut Signals, served: &mut Served) -> Result<(), Failure> {
     while let Some(signal) = signals.next().await {
         match signal {
             Ok(Signal::Hup) => {
-                log::warn!(
-                    "SIGHUP reads certificates anew; the rest of the configuration is read at start only"
-                );
-                reload(certificates).await;
+                if let (Some(gateway), Some(config)) = (&served.gateway, &mut served.config) {
+                    reload(gateway, config).await;
+                }
+                reload_certificates(&served.certificates).await;
             }
             Ok(_) => return Ok(()),
             Err(error) => {
@@ -166,8 +198,43 @@ pub(super) async fn ended(mut signals: Signals, certificates: &[ServerTls]) -> R
     Ok(())
 }
 
+/// "SIGHUP reloads; a wrong new configuration is refused whole and the old one stays" (interface).
+async fn reload(gateway: &Reloadable, config: &mut Config) {
+    let file = PathBuf::from(&config.file);
+    let read = smol::unblock(move || {
+        let config = check::load(Some(&file))?;
+        let faults = config.start_faults();
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        match faults.is_empty() {
+            true => Ok(config),
+            false => Err(Failure::Usage(lines.join("\n"))),
+        }
+    });
+    let new = match read.await {
+        Ok(new) => new,
+        Err(failure) => {
+            log::error!("the old configuration stays: {failure}");
+            return;
+        }
+    };
+    let at_start = config.needs_restart(&new);
+    if !at_start.is_empty() {
+        log::error!(
+            "the old configuration stays: {} changed, which is read at start only",
+            at_start.join(", ")
+        );
+        return;
+    }
+    for notice in &new.notices {
+        log::warn!("{notice}");
+    }
+    gateway.reload(&new);
+    *config = new;
+    log::warn!("the configuration was read anew");
+}
+
 /// Reads each certificate anew, and says what came of it.
-async fn reload(certificates: &[ServerTls]) {
+async fn reload_certificates(certificates: &[ServerTls]) {
     for tls in certificates {
         match tls.reload().await {
             Ok(()) => {

@@ -468,6 +468,7 @@ impl<'t> Draft<'t> {
                 _ => return None,
             },
             required: self.place.flag("required"),
+            fingerprint: self.place.fingerprint(),
         })
     }
 }

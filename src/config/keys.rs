@@ -299,7 +299,6 @@ pub const NOT_YET: &[NotYet] = &[
     refused("limits.questionsPerChannel", Values::Any, "a bound on the questions of a channel"),
     refused("limits.questionsPerToken", Values::Any, "a bound on the questions of a token"),
     refused("limits.declines", Values::Any, "a rest after several declines"),
-    refused("timing.drainMs", Values::Any, "an orderly drain: SIGTERM drops every call at once"),
     refused("gateway.roster", Values::Any, "the runtime roster"),
     refused("gateway.adminListen", Values::Any, "the admin listener"),
     refused("audit", Values::Any, "the audit file"),

@@ -10,6 +10,7 @@ use super::fault::{At, Fault, Notice, Placed, Report, Warning, named};
 use super::gateway::{self, Bundle, Gateway};
 use super::reader::{self, Place};
 use super::rules;
+use super::sameness::{self, Fingerprint};
 use super::servers::Server;
 use super::settings::{Limits, Log, Timing, Trust};
 use super::template::{Lookup, ProcessLookup, SlugLookup, Template};
@@ -45,7 +46,27 @@ pub struct Config {
     pub timing: Timing,
     /// What this build cannot do, of what the file says.
     pub notices: Vec<Notice>,
+    /// What the file says of each of [`AT_START`], in their order.
+    at_start: Vec<Fingerprint>,
 }
+
+/// Keys that are read at start only. Everything else may change while the gateway runs.
+const AT_START: [&str; 14] = [
+    "gateway.listen",
+    "gateway.adminListen",
+    "gateway.tls",
+    "gateway.allowedHosts",
+    "gateway.allowedOrigins",
+    "gateway.roster",
+    "bundles",
+    "desk",
+    "gate",
+    "tls",
+    "log",
+    "limits",
+    "timing",
+    "audit",
+];
 
 impl Config {
     /// Reads a file, and warns of references that stand for nothing in this process.
@@ -87,6 +108,17 @@ impl Config {
             })
         });
         short.collect()
+    }
+
+    /// The keys in which `other` differs and that are read at start only: what says something else there cannot be put in
+    /// this one's place while it runs.
+    #[must_use]
+    pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
+        let pairs = self.at_start.iter().zip(&other.at_start);
+        let keys = AT_START.into_iter().zip(pairs);
+        keys.filter(|(_, (one, other))| one != other)
+            .map(|(key, _)| key)
+            .collect()
     }
 
     /// What stops a start and only a start, so that `check` can tell it apart: a listener that is not on
@@ -168,6 +200,13 @@ impl Config {
             .map(Draft::finish)
             .collect::<Option<Vec<_>>>()?;
 
+        let at_start = |key: &str| {
+            let mut names = key.split('.');
+            let first = names.next().and_then(|name| root.get(name));
+            let found = names.fold(first, |place, name| place?.get(name));
+            found.map_or(sameness::NOTHING, |place| place.fingerprint())
+        };
+        let at_start = AT_START.into_iter().map(at_start).collect();
         let file = file.to_owned();
         let notices = Vec::new();
         Some(Config {
@@ -182,6 +221,7 @@ impl Config {
             limits,
             timing,
             notices,
+            at_start,
         })
     }
 }

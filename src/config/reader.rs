@@ -7,6 +7,7 @@
 
 use super::fault::{At, Report, named};
 use super::keys::{self, Key, Presence, Shape, Then};
+use super::sameness::{self, Fingerprint};
 use super::scalar::{is_boolean, is_nothing, is_number, is_string};
 use super::yaml::{Entry, Kind, Node, join};
 
@@ -47,6 +48,11 @@ impl<'t> Place<'t> {
             column: self.node.column,
             path: self.path.clone(),
         }
+    }
+
+    /// What it says, wherever it stands.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        sameness::of(self.node)
     }
 
     /// The value of a key of this section.

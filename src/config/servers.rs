@@ -7,6 +7,7 @@ use url::Url;
 
 use super::fault::Placed;
 use super::names::Slug;
+use super::sameness::Fingerprint;
 use super::template::{ProcessLookup, SlugLookup, Template};
 use super::tools::CommandTool;
 
@@ -39,6 +40,8 @@ pub struct Server {
     pub ask: Ask,
     /// Whether the gateway is not ready while it is down.
     pub required: bool,
+    /// What the file says of it.
+    pub fingerprint: Fingerprint,
 }
 
 /// How a server's tools are reached.

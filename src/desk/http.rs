@@ -189,12 +189,12 @@ impl Desk {
             Err(gone) => return gone,
         };
         let clock = &self.world.clock;
+        let ending = &self.world.ending;
         loop {
             bytes.clear();
-            match clock
-                .timeout(clock.after(COMMENT_TIME), changes.next())
-                .await
-            {
+            let next = smol::future::or(changes.next(), ending.begun());
+            match clock.timeout(clock.after(COMMENT_TIME), next).await {
+                _ if ending.has_begun() => return stream.finish(b"").await,
                 Ok(()) => sse::event(&mut bytes, Some("changed"), "{}"),
                 Err(Elapsed) => sse::comment(&mut bytes, "quiet"),
             }

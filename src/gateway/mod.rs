@@ -12,6 +12,7 @@ mod parked;
 mod principal;
 mod remote;
 mod roster;
+mod rules;
 mod service;
 mod subscribed;
 mod tasks;

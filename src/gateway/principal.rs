@@ -28,6 +28,8 @@ pub struct Principal {
     pub expires_at_wall_ms: Option<u64>,
     /// Narrows where this caller may have people asked.
     pub channels: Option<Allowlist>,
+    /// SHA-256 of the token, by which it is found again; `None` for `local`.
+    token: Option<[u8; 32]>,
 }
 
 impl Callers {
@@ -44,14 +46,7 @@ impl Callers {
     /// 401 for no token, several, or one that is not ours or has ended.
     pub fn identify(&self, head: &RequestHead, wall_ms: u64) -> Result<Principal, HttpRefusal> {
         if self.tokens.is_empty() {
-            let reach = Reach::Roles(vec![ADMIN.to_owned()]);
-            let id = "local".to_owned();
-            return Ok(Principal {
-                id,
-                reach,
-                expires_at_wall_ms: None,
-                channels: None,
-            });
+            return Ok(Principal::local());
         }
         let refusal = HttpRefusal {
             status: 401,
@@ -71,24 +66,36 @@ impl Callers {
         if token.is_empty() || token.len() > MAX_TOKEN_BYTES {
             return Err(refusal);
         }
-        let digest = sha256(token.as_bytes());
+        self.find(&sha256(token.as_bytes()))
+            .filter(|principal| !principal.has_ended(wall_ms))
+            .ok_or(refusal)
+    }
+
+    /// Who `principal` is by now: `None` for one whose token was withdrawn, or whose place there is none any more.
+    #[must_use]
+    pub fn again(&self, principal: &Principal) -> Option<Principal> {
+        match &principal.token {
+            None => self.tokens.is_empty().then(Principal::local),
+            Some(digest) => self.find(digest).filter(|found| found.id == principal.id),
+        }
+    }
+
+    fn find(&self, digest: &[u8; 32]) -> Option<Principal> {
         // Every token is compared, whichever matches: the time says nothing about which ids exist.
         let found = self.tokens.iter().fold(None, |found, token| {
-            if same(&token.sha256, &digest) {
+            if same(&token.sha256, digest) {
                 Some(token)
             } else {
                 found
             }
         });
-        let principal = found.map(|token| Principal {
+        found.map(|token| Principal {
             id: token.id.clone(),
             reach: token.reach.clone(),
             expires_at_wall_ms: ends_at(token),
             channels: token.channels.clone(),
-        });
-        principal
-            .filter(|principal| !principal.has_ended(wall_ms))
-            .ok_or(refusal)
+            token: Some(token.sha256),
+        })
     }
 }
 
@@ -104,6 +111,17 @@ fn ends_at(token: &Token) -> Option<u64> {
 }
 
 impl Principal {
+    /// Whoever calls where there are no tokens.
+    fn local() -> Self {
+        Self {
+            id: "local".to_owned(),
+            reach: Reach::Roles(vec![ADMIN.to_owned()]),
+            expires_at_wall_ms: None,
+            channels: None,
+            token: None,
+        }
+    }
+
     /// Whether the token's time is over.
     #[must_use]
     pub fn has_ended(&self, wall_ms: u64) -> bool {

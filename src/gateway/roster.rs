@@ -24,6 +24,7 @@ use crate::world::child::Program;
 use url::Url;
 
 /// Every server that the configuration names, in the order of their slugs.
+#[derive(Default)]
 pub struct Roster {
     entries: Vec<Arc<Entry>>,
 }
@@ -73,19 +74,37 @@ impl Roster {
         confirmer: &Confirmer,
         client: &http::Client,
     ) -> Self {
-        let mut entries: Vec<_> = config
-            .servers
-            .iter()
-            .map(|server| {
-                let upstream = upstream(world, config, server, confirmer, client);
-                Arc::new(Entry {
+        Self::after(&Self::default(), world, config, confirmer, client)
+    }
+
+    /// The roster of `config` in the place of another one: a server of which the same is said goes on as it is.
+    #[must_use]
+    pub(super) fn after(
+        before: &Self,
+        world: &World,
+        config: &Config,
+        confirmer: &Confirmer,
+        client: &http::Client,
+    ) -> Self {
+        let entry = |server: &Server| {
+            let known = before.find(server.slug.as_str());
+            match known.filter(|known| known.server.fingerprint == server.fingerprint) {
+                Some(known) => known.clone(),
+                None => Arc::new(Entry {
                     server: server.clone(),
-                    upstream,
-                })
-            })
-            .collect();
+                    upstream: upstream(world, config, server, confirmer, client),
+                }),
+            }
+        };
+        let mut entries: Vec<_> = config.servers.iter().map(entry).collect();
         entries.sort_by(|a, b| a.server.slug.cmp(&b.server.slug));
         Self { entries }
+    }
+
+    /// The server of that slug.
+    pub(super) fn find(&self, slug: &str) -> Option<&Arc<Entry>> {
+        let mut entries = self.entries.iter();
+        entries.find(|entry| entry.server.slug.as_str() == slug)
     }
 
     /// The servers that a query names for `principal`, or all that it may use. `None`: "An unknown, unentitled or empty

@@ -5,37 +5,30 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::channel::ChannelHeader;
-use super::metadata::Metadata;
 use super::parked::Parking;
-use super::principal::{Callers, Principal};
+use super::principal::Principal;
 use super::remote::{About, Passing};
 use super::roster::{Entry, Roster, Selected};
+use super::rules::{AllowedBy, Current, PATH, Rules};
 use super::subscribed::subscribe;
 use super::tasks;
 use super::upstream::{Forward, Upstream};
-use crate::approval::Allowlist;
+use crate::approval::Forwarded;
+use crate::bundle::Confirmer;
 use crate::config::Config;
-use crate::gate::{Policy, PolicyChanged};
-use crate::http::RequestHead;
+use crate::http::{self, RequestHead};
 use crate::json::{quote, string};
 use crate::mcp::{
-    Announcer, CallContext, Changes, HttpRefusal, Offer, Request, ResultKind, RpcError, RpcResult,
-    Service,
+    Announcer, CallContext, Change, Changes, HttpRefusal, Offer, Request, ResultKind, RpcError,
+    RpcResult, Service,
 };
 use crate::secret::Sealer;
-use crate::time::Clock;
 use crate::world::World;
-
-/// The path of the endpoint.
-const PATH: &str = "/mcp";
 
 /// The endpoint that callers reach.
 pub struct Gateway {
     world: World,
-    callers: Callers,
-    metadata: Option<Metadata>,
-    allowlist: Allowlist,
-    roster: Roster,
+    rules: Current,
     parking: Parking,
     sealer: Sealer,
     announcer: Announcer,
@@ -60,16 +53,21 @@ impl Gateway {
             sealer,
             announcer: Announcer::default(),
             world,
-            metadata: Metadata::new(
-                &config.gateway.authorization_servers,
-                PATH,
-                config.gateway.tls.is_some(),
-            ),
-            callers: Callers::new(config.gateway.tokens.clone()),
-            allowlist: config.gateway.prefixes.clone(),
-            roster,
+            rules: Current::new(Rules::new(config, roster)),
             calls_per_token: config.limits.calls_per_token,
             in_flight: Arc::default(),
+        }
+    }
+
+    /// Puts what `config` says about calls in the place of what was said: a server of which the same is said goes on as it
+    /// is, calls that wait go on and are held to the new rules when they act, and callers that listen are told that lists
+    /// may have changed. What is read at start only is the caller's to compare: [`Config::needs_restart`].
+    pub fn reload(&self, config: &Config, confirmer: &Confirmer, client: &http::Client) {
+        let before = self.rules.get();
+        let roster = Roster::after(&before.roster, &self.world, config, confirmer, client);
+        self.rules.replace(Rules::new(config, roster));
+        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+            self.announcer.announce(&change);
         }
     }
 
@@ -98,19 +96,20 @@ impl Service for Gateway {
     }
 
     fn document(&self, head: &RequestHead) -> Option<String> {
-        self.metadata.as_ref()?.document(head)
+        self.rules.get().metadata.as_ref()?.document(head)
     }
 
     fn admit(&self, head: &RequestHead, _peer: SocketAddr) -> Result<Admitted, HttpRefusal> {
-        let identified = self.callers.identify(head, self.world.clock.wall_ms());
-        let principal = identified.map_err(|refusal| match &self.metadata {
+        let rules = self.rules.get();
+        let identified = rules.callers.identify(head, self.world.clock.wall_ms());
+        let principal = identified.map_err(|refusal| match &rules.metadata {
             Some(metadata) => HttpRefusal {
                 headers: vec![("www-authenticate", metadata.challenge(head))],
                 ..refusal
             },
             None => refusal,
         })?;
-        let selected = self
+        let selected = rules
             .roster
             .select(head.query(), &principal)
             .ok_or_else(|| HttpRefusal {
@@ -118,7 +117,7 @@ impl Service for Gateway {
                 headers: Vec::new(),
                 reason: "no such server, or not for this token",
             })?;
-        let channel = ChannelHeader::read(head, &self.allowlist);
+        let channel = ChannelHeader::read(head, &rules.allowlist);
         Ok(Admitted {
             principal,
             selected,
@@ -244,7 +243,11 @@ impl Service for Gateway {
 
 impl Gateway {
     /// The server and its task that a caller's id means.
-    fn task<'a>(&self, admitted: &'a Admitted, known: &'a str) -> Option<(&'a Entry, &'a str)> {
+    fn task<'a>(
+        &self,
+        admitted: &'a Admitted,
+        known: &'a str,
+    ) -> Option<(&'a Arc<Entry>, &'a str)> {
         let (slug, id) = tasks::open(&self.sealer, &admitted.principal.id, known)?;
         let mut entries = admitted.selected.entries.iter();
         let entry = entries.find(|entry| entry.server.slug.as_str() == slug)?;
@@ -254,7 +257,7 @@ impl Gateway {
     async fn pass(
         &self,
         admitted: &Admitted,
-        entry: &Entry,
+        entry: &Arc<Entry>,
         request: &Request<'_>,
         about: About<'_>,
         context: &CallContext,
@@ -264,12 +267,21 @@ impl Gateway {
         } = admitted;
         let in_flight = self.enter(&principal.id).ok_or_else(too_many)?;
         let clock = &self.world.clock;
+        let forwarded = channel.forward(&entry.server, principal, clock.wall_ms());
+        let policy = AllowedBy {
+            current: self.rules.clone(),
+            clock: clock.clone(),
+            principal: principal.clone(),
+            entry: entry.clone(),
+            channel: match &forwarded {
+                Some(Forwarded::Channel(channel)) => Some(channel.url.clone()),
+                _ => None,
+            },
+        };
         let forward = Forward {
-            forwarded: channel.forward(&entry.server, principal, clock.wall_ms()),
-            policy: Arc::new(TokenPolicy {
-                clock: clock.clone(),
-                principal: principal.clone(),
-            }),
+            forwarded,
+            policy: Arc::new(policy),
+            reloaded: self.announcer.listen(),
         };
         let passing = Passing {
             request,
@@ -279,7 +291,7 @@ impl Gateway {
         let slug = entry.server.slug.as_str();
         let mut result = entry
             .upstream
-            .request(slug, &passing, forward, context, &self.parking, clock)
+            .request(slug, &passing, forward, context, &self.parking, &self.world)
             .await?;
         let tells_of_a_task = request.method.starts_with("tasks/");
         if (tells_of_a_task || result.kind() == ResultKind::Task)
@@ -293,23 +305,6 @@ impl Gateway {
             context.keep(Box::new(in_flight));
         }
         Ok(result)
-    }
-}
-
-/// What may change about a caller while a person decides.
-struct TokenPolicy {
-    clock: Clock,
-    principal: Principal,
-}
-
-impl Policy for TokenPolicy {
-    fn still_allows(&self) -> Result<(), PolicyChanged> {
-        if self.principal.has_ended(self.clock.wall_ms()) {
-            return Err(PolicyChanged(
-                "the caller's token has ended since the question was asked",
-            ));
-        }
-        Ok(())
     }
 }
 

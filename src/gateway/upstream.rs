@@ -9,12 +9,13 @@ use super::parked::Parking;
 use super::remote::{Failed, Passing, Remote, is_our_word};
 use crate::approval::{Forwarded, KEY};
 use crate::bundle::{CommandMount, MountCall};
-use crate::gate::{OUTCOME_KEY, Policy, UNKNOWN};
+use crate::gate::{OUTCOME_KEY, Policy, PolicyChanged, UNKNOWN};
 use crate::http::{ClientFault, FaultKind};
 use crate::json::{Members, quote, string};
 use crate::mcp::client::{CallFault, Client, Listener, News, Outgoing};
-use crate::mcp::{Announced, Announcer, CallContext, Offer, Request, RpcError, RpcResult};
+use crate::mcp::{Announced, Announcer, CallContext, Changes, Offer, Request, RpcError, RpcResult};
 use crate::time::{Clock, Elapsed, Instant};
+use crate::world::World;
 
 /// How long a server may take to list what it has: a dead one must not hold up the others' lists.
 const LIST_TIME: Duration = Duration::from_secs(5);
@@ -38,6 +39,8 @@ pub(super) enum Upstream {
 pub(super) struct Forward {
     pub(super) forwarded: Option<Forwarded>,
     pub(super) policy: Arc<dyn Policy>,
+    /// Told when there are other rules.
+    pub(super) reloaded: Changes,
 }
 
 impl Upstream {
@@ -104,8 +107,9 @@ impl Upstream {
         forward: Forward,
         context: &CallContext,
         parking: &Parking,
-        clock: &Clock,
+        world: &World,
     ) -> Result<RpcResult, RpcError> {
+        let clock = &world.clock;
         let request = passing.request;
         let name = passing.about.header().unwrap_or_default();
         match self {
@@ -140,8 +144,22 @@ impl Upstream {
             Self::Bundle { client, timeout } => {
                 let deadline = clock.after(*timeout);
                 let call = bundled(client, name, request, &forward, deadline, context);
+                let called = async { Ok(clock.timeout(deadline, call).await) };
+                // Its permit cannot ask our rules, so that a call which they do not allow any more is broken off here.
+                let forbidden = async { Err(forward.forbidden().await.0) };
+                // What acts over there has half of the time that is left.
+                let ending = async {
+                    world.ending.begun().await;
+                    clock.sleep(world.ending.within() / 2).await;
+                    Err("the gateway is about to end")
+                };
+                let broken_off = smol::future::or(forbidden, ending);
+                let done = match smol::future::or(broken_off, called).await {
+                    Ok(done) => done,
+                    Err(why) => return Ok(unknown(&format!("The call was broken off: {why}."))),
+                };
                 // "torn down the moment ... the hop's timeoutMs runs out": a stream that trickles does not extend it.
-                match in_time(clock.timeout(deadline, call).await) {
+                match in_time(done) {
                     Ok(mut result) => {
                         // The bundle is ours, so its word on the outcome stands; whatever else is in our namespace does
                         // not.
@@ -152,6 +170,20 @@ impl Upstream {
                 }
             }
         }
+    }
+}
+
+impl Forward {
+    /// Waits until other rules forbid a call that a person is asked about. Dropping the future loses nothing.
+    async fn forbidden(&self) -> PolicyChanged {
+        if let Some(Forwarded::Channel(_)) = self.forwarded {
+            while self.reloaded.next().await.is_some() {
+                if let Err(changed) = self.policy.still_allows() {
+                    return changed;
+                }
+            }
+        }
+        std::future::pending().await
     }
 }
 
@@ -199,18 +231,23 @@ async fn bundled(
 fn told(slug: &str, request: &Request<'_>, fault: CallFault) -> Result<RpcResult, RpcError> {
     match fault {
         CallFault::Rpc(error) => Err(passed_on(error, request)),
-        fault if fault.may_have_acted() && request.method == "tools/call" => {
-            let mut result = RpcResult::error(&format!(
-                "The call reached {slug}, and then {fault}. Whether it ran is unknown: look before you repeat it."
-            ));
-            result.set_meta(OUTCOME_KEY, format!("\"{UNKNOWN}\""));
-            Ok(result)
-        }
+        fault if fault.may_have_acted() && request.method == "tools/call" => Ok(unknown(&format!(
+            "The call reached {slug}, and then {fault}."
+        ))),
         fault => failed(
             request,
             &format!("{slug} could not be reached: {fault}. Nothing ran."),
         ),
     }
+}
+
+/// The result of a call of which nothing says what became of it.
+fn unknown(what: &str) -> RpcResult {
+    let mut result = RpcResult::error(&format!(
+        "{what} Whether it ran is unknown: look before you repeat it."
+    ));
+    result.set_meta(OUTCOME_KEY, format!("\"{UNKNOWN}\""));
+    result
 }
 
 /// A tool tells of a failure in its result, where a model reads it; everything else has errors.

@@ -10,7 +10,7 @@ use super::body::{BodyDecoder, BodyFault};
 use super::head::{Framing, HeadFault, HeadLimits, Parsed, RequestHead, parse_request};
 use super::limits::{Budget, Limits};
 use crate::time::{Clock, Elapsed};
-use crate::world::Stream;
+use crate::world::{Stream, World};
 
 /// Bytes read at a time, on the stack: a buffer for each waiting connection would cost 8 KB a call.
 const READ_BYTES: usize = 8192;
@@ -118,7 +118,8 @@ impl Inbound {
     /// Waits for the next request's head.
     ///
     /// Dropping the future loses no byte.
-    pub(super) async fn head(&self, clock: &Clock, limits: &Limits) -> Result<RequestHead, NoHead> {
+    pub(super) async fn head(&self, world: &World, limits: &Limits) -> Result<RequestHead, NoHead> {
+        let clock = &world.clock;
         // The first byte of a request may take as long as an idle connection may stay.
         let first = poll_fn(|cx| {
             if self.state().bytes.is_empty() {
@@ -127,6 +128,11 @@ impl Inbound {
                 Poll::Ready(true)
             }
         });
+        let ending = async {
+            world.ending.begun().await;
+            false
+        };
+        let first = smol::future::or(first, ending);
         match clock.timeout(clock.after(limits.idle_time), first).await {
             Ok(true) => {}
             Ok(false) | Err(Elapsed) => return Err(NoHead::Ended),

@@ -48,7 +48,8 @@ pub struct Request {
     pub caller: CallerSocket,
 }
 
-/// Serves `listener` until the future is dropped, which closes every connection and drops every handler.
+/// Serves `listener` until the future is dropped, which closes every connection and drops every handler. Once the world is
+/// ending it takes no more connections and no more requests on those that are open, and is done when the last one is.
 pub async fn serve<H: Handler>(
     world: World,
     listener: Listener,
@@ -57,8 +58,8 @@ pub async fn serve<H: Handler>(
 ) {
     let connections = Arc::new(Connections::default());
     let mut accepts = true;
-    loop {
-        match listener.accept().await {
+    while let Some(accepted) = unless_ending(&world, listener.accept()).await {
+        match accepted {
             Ok((stream, peer)) => {
                 accepts = true;
                 connections
@@ -77,6 +78,21 @@ pub async fn serve<H: Handler>(
             }
         }
     }
+    drop(listener);
+    // None of them is on the list any more, so that each ends by itself and is waited for here.
+    let last = std::mem::take(&mut connections.tasks().live);
+    for task in last.into_values() {
+        task.await;
+    }
+}
+
+/// What `future` gives, unless the world is ending first.
+async fn unless_ending<T>(world: &World, future: impl Future<Output = T>) -> Option<T> {
+    let ending = async {
+        world.ending.begun().await;
+        None
+    };
+    smol::future::or(ending, async { Some(future.await) }).await
 }
 
 /// The tasks of one server's connections. Dropping it drops them.
@@ -171,7 +187,7 @@ impl<H: Handler> Connection<H> {
             return;
         }
         loop {
-            let head = match self.inbound.head(&self.world.clock, &self.limits).await {
+            let head = match self.inbound.head(&self.world, &self.limits).await {
                 Ok(head) => head,
                 // Nothing is half said, so the end is an honest one.
                 Err(NoHead::Ended) => return self.inbound.stream.shutdown_write(),
@@ -188,7 +204,10 @@ impl<H: Handler> Connection<H> {
                 }
             };
             match self.answer(head).await {
-                Some(Responded { then: Then::Reuse }) => {}
+                Some(Responded { then: Then::Reuse }) if !self.world.ending.has_begun() => {}
+                Some(Responded { then: Then::Reuse }) => {
+                    return self.inbound.linger(&self.world.clock).await;
+                }
                 Some(Responded { then: Then::Close }) => {
                     return self.inbound.linger(&self.world.clock).await;
                 }

@@ -166,7 +166,12 @@ pub(super) async fn run(world: &World, responder: Responder, news: &News) -> Res
     let clock = &world.clock;
     loop {
         let mut bytes = Vec::new();
-        match clock.timeout(clock.after(COMMENT_EVERY), news.next()).await {
+        let ending = async {
+            world.ending.begun().await;
+            None
+        };
+        let next = smol::future::or(ending, news.next());
+        match clock.timeout(clock.after(COMMENT_EVERY), next).await {
             Err(Elapsed) => sse::comment(&mut bytes, "still listening"),
             Ok(Some(message)) => sse::event(&mut bytes, Some("message"), &message),
             Ok(None) => {

@@ -208,6 +208,15 @@ impl<S: Service> Server<S> {
             Err(error) => return refuse(responder, Some(&id), &error).await,
         };
         let world = &self.dispatcher.world;
+        if world.ending.has_begun() {
+            let why = "this server is about to end; nothing ran";
+            return refuse(
+                responder,
+                Some(&id),
+                &RpcError::new(-32603, why).with_status(503),
+            )
+            .await;
+        }
         match prepared.kind() {
             Kind::Initialize => self.initialize(from, &id, params, responder).await,
             Kind::Listen => match self.dispatcher.listen(from, &id, &prepared.request).await {

@@ -5,6 +5,7 @@
 
 pub mod child;
 mod dial;
+mod ending;
 pub mod memory;
 mod net;
 pub mod process;
@@ -14,6 +15,7 @@ mod resolve;
 mod runtime;
 pub mod tls;
 
+pub use ending::Ending;
 pub use net::{ConnectFault, Listener, Net, Stream};
 pub use random::Random;
 pub use runtime::Runtime;
@@ -34,6 +36,8 @@ pub struct World {
     pub net: Net,
     /// Unpredictable bytes.
     pub random: Random,
+    /// Whether the process is about to end.
+    pub ending: Ending,
     /// The executor of the [`Runtime`] that made this world. Weak: tasks hold worlds, and an executor that its own
     /// tasks kept alive would never be dropped.
     executor: Weak<Executor<'static>>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smol::Executor;
 
-use super::{Net, Random, World};
+use super::{Ending, Net, Random, World};
 use crate::time::Clock;
 
 /// Owns the executor on which a world's tasks run. Dropping it drops every task.
@@ -36,6 +36,7 @@ impl Runtime {
             clock,
             net,
             random,
+            ending: Ending::default(),
             executor: Arc::downgrade(&executor),
         };
         Self { executor, world }

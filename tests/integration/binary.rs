@@ -96,9 +96,13 @@ impl Server {
 
     /// Ends it by SIGTERM and gives its exit code and all that it said.
     fn end(self) -> (Option<i32>, String) {
-        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.signal(rustix::process::Signal::TERM);
         self.ended()
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Its exit code, once it has ended, and all that it said.

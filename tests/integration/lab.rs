@@ -149,6 +149,18 @@ pub fn gateway(world: &World, config: &Config) -> SocketAddr {
     )
 }
 
+/// The gateway of `config`, and what puts another configuration in its place.
+pub fn reloadable(world: &World, config: &Config) -> (SocketAddr, impl Fn(&Config) + use<>) {
+    let (confirmer, client) = confirmer(world, config);
+    let gateway = Arc::new(gateway_apart(world, config));
+    let address = listen(
+        world,
+        Server::new(world.clone(), gateway.clone(), settings()),
+    );
+    let reload = move |config: &Config| gateway.reload(config, &confirmer, &client);
+    (address, reload)
+}
+
 /// The gateway itself, served by nobody.
 pub fn gateway_apart(world: &World, config: &Config) -> Gateway {
     let (confirmer, client) = confirmer(world, config);

@@ -13,6 +13,7 @@ mod framing;
 mod http_client;
 mod http_server;
 mod lab;
+mod life;
 mod logs;
 mod mcp;
 mod mirrored;

@@ -156,7 +156,7 @@ limits:
   connections: 2
   callsPerToken: 3
   childOutputBytes: 2049
-timing: {pollMs: 101, keepaliveMs: 102, headMs: 103, bodyMs: 104, idleMs: 105}
+timing: {pollMs: 101, keepaliveMs: 102, headMs: 103, bodyMs: 104, idleMs: 105, drainMs: 106}
 "#;
 
 /// The keys of the feature `tls`.
@@ -452,7 +452,7 @@ fn everything() {
             head_ms: 103,
             body_ms: 104,
             idle_ms: 105,
-            drain_ms: 10_000
+            drain_ms: 106
         }
     );
     assert_eq!(config.notices, []);

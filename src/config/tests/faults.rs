@@ -51,7 +51,6 @@ const TABLE: &[(&str, &[&str])] = &[
     ("audit: {file: a}\n", &["c.yaml:1:8: audit: found what this build does not have yet (the audit file), allowed: leave it out"]),
     ("limits: {declines: 2}\ntiming: {drainMs: 1}\n", &[
         "c.yaml:1:20: limits.declines: found what this build does not have yet (a rest after several declines), allowed: 3",
-        "c.yaml:2:19: timing.drainMs: found what this build does not have yet (an orderly drain: SIGTERM drops every call at once), allowed: 10000",
     ]),
     ("gateway: {oauth: {authorizationServers: [\"http://a.example\", \"https://a.example?q\", \"https://a.example/t\"]}}\n", &[
         "c.yaml:1:42: gateway.oauth.authorizationServers[0]: found no issuer in normal form, allowed: https, or http to a loopback host, without query and fragment",
