@@ -11,6 +11,8 @@ usage: countersign COMMAND [OPTION…]
   bundle   --config FILE --bundle NAME
                                only that bundle's mounts
   desk     --config FILE       only the desk, where people answer
+  standalone --config FILE [--servers a,b]
+                               its tools on standard input and output
   check    --config FILE       validate, without the network; a table of every tool
   tools    URL                 list a server's tools
   call     URL TOOL [JSON]     call a tool
@@ -40,9 +42,17 @@ pub(super) const SERVE: &str = "\
 usage: countersign serve|gateway|desk --config FILE
        countersign bundle --config FILE --bundle NAME
 
-Serves until SIGTERM or Ctrl-C: then nothing new is taken, waiting calls end as cancelled, and what acts has timing.drainMs to
-end; a second signal ends it at once. SIGHUP reads FILE and the certificates anew: a wrong FILE is refused whole. `serve` runs the gateway with its bundles inside, and the desk if FILE has one.
+Serves until SIGTERM or Ctrl-C: then nothing new is taken, waiting calls end as cancelled, and what acts has
+timing.drainMs to end; a second signal ends it at once. SIGHUP reads FILE and the certificates anew: a wrong FILE is
+refused whole. `serve` runs the gateway with its bundles inside, and the desk if FILE has one.
 A bundle with a `url` in FILE runs in a process of its own, by `bundle`.";
+
+pub(super) const STANDALONE: &str = "\
+usage: countersign standalone --config FILE [--servers a,b]
+
+Serves the servers of FILE, or those named, to the one client at the other end of standard input and output, until its
+end: for clients that start their servers themselves. Whoever starts it may use them all. There is nobody to ask over a
+channel here, so that tools which ask over one refuse. The log goes to standard error.";
 
 pub(super) const CHECK: &str = "\
 usage: countersign check --config FILE [--strict]

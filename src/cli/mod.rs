@@ -14,6 +14,7 @@ mod mint;
 mod output;
 mod parts;
 mod serve;
+mod standalone;
 mod waiting;
 
 use std::ffi::OsString;
@@ -88,6 +89,7 @@ fn dispatch(mut parser: lexopt::Parser) -> Result<(), Failure> {
         "demo" => demo::run(parser),
         "serve" | "gateway" | "desk" | "bundle" => serve::run(&command, parser),
         "check" => check::run(parser),
+        "standalone" => standalone::run(parser),
         "tools" => call::tools(parser),
         "call" => call::call(parser),
         "pending" => answer::pending(parser),

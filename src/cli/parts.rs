@@ -78,6 +78,11 @@ pub(super) struct Reloadable {
 }
 
 impl Reloadable {
+    /// The gateway itself.
+    pub(super) const fn gateway(&self) -> &Arc<Gateway> {
+        &self.gateway
+    }
+
     /// Puts `config` in the place of what the gateway runs with.
     pub(super) fn reload(&self, config: &Config) {
         self.gateway.reload(config, &self.confirmer, &self.client);

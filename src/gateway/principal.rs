@@ -112,7 +112,7 @@ fn ends_at(token: &Token) -> Option<u64> {
 
 impl Principal {
     /// Whoever calls where there are no tokens.
-    fn local() -> Self {
+    pub(super) fn local() -> Self {
         Self {
             id: "local".to_owned(),
             reach: Reach::Roles(vec![ADMIN.to_owned()]),

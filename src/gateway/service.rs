@@ -71,6 +71,24 @@ impl Gateway {
         }
     }
 
+    /// Whoever started this process, for a client on its standard streams: it may use every server, or those of `servers`,
+    /// and names no channel. `None`: not every one of them is there.
+    #[must_use]
+    pub fn at_hand(&self, servers: Option<&str>) -> Option<Admitted> {
+        let query = servers.map(|servers| format!("servers={servers}"));
+        let principal = Principal::local();
+        let selected = self
+            .rules
+            .get()
+            .roster
+            .select(query.as_deref(), &principal)?;
+        Some(Admitted {
+            principal,
+            selected,
+            channel: ChannelHeader::Absent,
+        })
+    }
+
     fn enter(&self, id: &str) -> Option<InFlight> {
         let mut in_flight = self
             .in_flight

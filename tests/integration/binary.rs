@@ -519,3 +519,59 @@ fn a_restart_gets_its_port_back_at_once() {
         }
     }
 }
+
+/// A client that starts its servers itself: one message a line, the log apart, and the end with its input.
+#[test]
+fn standalone_serves_its_standard_streams() {
+    let config = File::new(
+        "standalone.yaml",
+        "servers:\n  - slug: one\n    kind: command\n    confirmations: true\n    tools: [{name: open, argv: [echo, hello]}, {name: act, argv: [date], gate: It acts.}]\n  - {slug: two, kind: command, tools: [{name: other, argv: [date]}]}\n",
+    );
+    let mut child = Command::new(PROGRAM)
+        .args(["standalone", "--config", config.path(), "--servers", "one"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut ask = |method: &str, params: &str| {
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}{meta}}}}}"#
+        );
+        std::io::Write::write_all(&mut input, format!("{message}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line
+    };
+    let listed = ask("tools/list", "");
+    assert!(
+        listed.contains(r#""name":"open""#) && !listed.contains("other"),
+        "{listed}"
+    );
+    let called = ask("tools/call", r#""name":"open","#);
+    assert!(called.contains("hello"), "{called}");
+    let refused = ask("tools/call", r#""name":"act","#);
+    assert!(refused.contains("nobody-to-ask"), "{refused}");
+    drop(input);
+    let done = child.wait_with_output().unwrap();
+    assert_eq!(done.status.code(), Some(0));
+    assert_eq!(text(&done.stdout), "");
+
+    let done = run(
+        &[
+            "standalone",
+            "--config",
+            config.path(),
+            "--servers",
+            "three",
+        ],
+        &[],
+    );
+    assert_eq!(done.status.code(), Some(2));
+    let done = run(&["standalone", "gmail"], &[]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(text(&done.stderr).contains("this build has no gmail mount"));
+}
