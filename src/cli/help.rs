@@ -14,6 +14,7 @@ usage: countersign COMMAND [OPTION…]
   standalone --config FILE [--servers a,b]
                                its tools on standard input and output
   check    --config FILE       validate, without the network; a table of every tool
+  health   [--config FILE]     whether a gateway lives, for container health checks
   tools    URL                 list a server's tools
   call     URL TOOL [JSON]     call a tool
   pending  --desk URL          the questions that wait for you
@@ -53,6 +54,12 @@ usage: countersign standalone --config FILE [--servers a,b]
 Serves the servers of FILE, or those named, to the one client at the other end of standard input and output, until its
 end: for clients that start their servers themselves. Whoever starts it may use them all. There is nobody to ask over a
 channel here, so that tools which ask over one refuse. The log goes to standard error.";
+
+pub(super) const HEALTH: &str = "\
+usage: countersign health [--config FILE]
+
+Asks the gateway on this machine whether it lives, where gateway.adminListen of FILE says, or on 127.0.0.1:8602. Prints ok
+and exits 0, or says why not and exits 1.";
 
 pub(super) const CHECK: &str = "\
 usage: countersign check --config FILE [--strict]

@@ -8,6 +8,7 @@ mod call;
 mod check;
 mod credentials;
 mod demo;
+mod health;
 mod help;
 mod logging;
 mod mint;
@@ -89,6 +90,7 @@ fn dispatch(mut parser: lexopt::Parser) -> Result<(), Failure> {
         "demo" => demo::run(parser),
         "serve" | "gateway" | "desk" | "bundle" => serve::run(&command, parser),
         "check" => check::run(parser),
+        "health" => health::run(parser),
         "standalone" => standalone::run(parser),
         "tools" => call::tools(parser),
         "call" => call::call(parser),

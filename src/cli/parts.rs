@@ -293,6 +293,19 @@ pub(super) fn listen(
     on.iter().map(open).collect()
 }
 
+/// Opens the admin's listeners. Where none is configured and the usual one is taken, perhaps by another gateway of this
+/// machine, there is none.
+pub(super) fn admin_listeners(world: &World, config: &Config) -> Result<Vec<Listener>, Failure> {
+    let on = &config.gateway.admin_listen;
+    match listen(world, "the admin listener", on, None) {
+        Err(failure) if on.iter().all(|on| on.at.line == 0) => {
+            log::warn!("there is no admin listener: {failure}");
+            Ok(Vec::new())
+        }
+        opened => opened,
+    }
+}
+
 /// The certificate that a part serves with, if it has one. `key` is where the configuration names it.
 pub(super) fn certificate(
     config: &Config,

@@ -12,6 +12,7 @@ use smol::stream::StreamExt;
 use super::parts::Reloadable;
 use super::{Failure, check, help, logging, output, parts};
 use crate::config::Config;
+use crate::gateway::Admin;
 use crate::world::tls::ServerTls;
 use crate::world::{Listener, Runtime, World};
 
@@ -99,6 +100,12 @@ fn start(
         let tls = parts::certificate(config, "gateway.tls", gateway.tls.as_ref())?;
         let (handler, reloadable) = parts::gateway(world, config)?;
         let handler = Arc::new(handler);
+        let admin = parts::admin_listeners(world, config)?;
+        say("admin", &admin, "/healthz");
+        let watched = Arc::new(Admin::new(reloadable.gateway().clone()));
+        served
+            .tasks
+            .extend(parts::spawn(world, admin, &watched, &limits));
         served.gateway = Some(reloadable);
         let listeners = parts::listen(world, "the gateway", &gateway.listen, tls.as_ref())?;
         say("gateway", &listeners, "/mcp");

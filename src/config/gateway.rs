@@ -16,6 +16,8 @@ use crate::approval::url::Allowlist;
 pub struct Gateway {
     /// Where it listens.
     pub listen: Vec<Listen>,
+    /// Where it is administered and watched.
+    pub admin_listen: Vec<Listen>,
     /// The certificate that it serves with; `None`: plain HTTP.
     pub tls: Option<CertificateFiles>,
     /// Host names that it takes besides the loopback ones, in lower case.
@@ -80,6 +82,7 @@ impl Gateway {
         let prefixes = elicitation.and_then(|place| place.get("allowedUrlPrefixes"));
         Gateway {
             listen: values::listen(section, "listen", report),
+            admin_listen: values::listen(section, "adminListen", report),
             tls: values::certificate(section, report),
             allowed_hosts: allowed_hosts(section, report),
             allowed_origins: allowed_origins(section, report),
@@ -99,6 +102,7 @@ impl Gateway {
         let open = self
             .listen
             .iter()
+            .chain(&self.admin_listen)
             .filter(|listen| !listen.address.ip().is_loopback());
         let fault = |listen: &Listen| Fault {
             file: file.to_owned(),

@@ -17,7 +17,6 @@ mod session;
 mod sign_in;
 mod site;
 pub mod terminal;
-mod throttle;
 
 pub use people::Person;
 pub use session::{SessionName, SessionUrls};
@@ -31,7 +30,7 @@ use url::Url;
 use self::people::People;
 use self::questions::Questions;
 use self::site::Site;
-use self::throttle::Throttle;
+use crate::http::throttle::Throttle;
 use crate::secret::{Sealer, Secret, TooShort};
 use crate::world::World;
 

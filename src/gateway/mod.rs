@@ -3,6 +3,7 @@
 //! A request's way: who calls ([`Principal`]) and whom they may ask, by the head alone; which server and tool the
 //! call means; what is forwarded about asking; then the server itself, in this process or behind HTTP.
 
+mod admin;
 mod channel;
 mod lists;
 mod metadata;
@@ -18,6 +19,7 @@ mod subscribed;
 mod tasks;
 mod upstream;
 
+pub use admin::Admin;
 pub use channel::ChannelHeader;
 pub use principal::{Callers, Principal};
 pub use roster::{Roster, RosterFault};

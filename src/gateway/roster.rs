@@ -107,6 +107,15 @@ impl Roster {
         entries.find(|entry| entry.server.slug.as_str() == slug)
     }
 
+    /// The servers with `required: true`.
+    pub(super) fn required(&self) -> Vec<Arc<Entry>> {
+        let entries = self.entries.iter();
+        entries
+            .filter(|entry| entry.server.required)
+            .cloned()
+            .collect()
+    }
+
     /// The servers that a query names for `principal`, or all that it may use. `None`: "An unknown, unentitled or empty
     /// name in the list: 404 for the whole request, always the same body".
     #[must_use]

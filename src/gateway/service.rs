@@ -16,6 +16,7 @@ use super::upstream::{Forward, Upstream};
 use crate::approval::Forwarded;
 use crate::bundle::Confirmer;
 use crate::config::Config;
+use crate::http::throttle::Throttle;
 use crate::http::{self, RequestHead};
 use crate::json::{quote, string};
 use crate::mcp::{
@@ -33,6 +34,7 @@ pub struct Gateway {
     sealer: Sealer,
     announcer: Announcer,
     calls_per_token: usize,
+    throttle: Throttle,
     /// Calls in flight by token id: one caller must not take all there is.
     in_flight: Arc<Mutex<HashMap<String, usize>>>,
 }
@@ -50,6 +52,7 @@ impl Gateway {
     pub fn new(world: World, config: &Config, roster: Roster, sealer: Sealer) -> Self {
         Self {
             parking: Parking::new(world.clone(), sealer.clone()),
+            throttle: Throttle::new(world.clock.clone()),
             sealer,
             announcer: Announcer::default(),
             world,
@@ -69,6 +72,15 @@ impl Gateway {
         for change in [Change::Tools, Change::Prompts, Change::Resources] {
             self.announcer.announce(&change);
         }
+    }
+
+    pub(super) const fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The servers without which it cannot be used.
+    pub(super) fn required(&self) -> Vec<Arc<Entry>> {
+        self.rules.get().roster.required()
     }
 
     /// Whoever started this process, for a client on its standard streams: it may use every server, or those of `servers`,
@@ -117,15 +129,26 @@ impl Service for Gateway {
         self.rules.get().metadata.as_ref()?.document(head)
     }
 
-    fn admit(&self, head: &RequestHead, _peer: SocketAddr) -> Result<Admitted, HttpRefusal> {
+    fn admit(&self, head: &RequestHead, peer: SocketAddr) -> Result<Admitted, HttpRefusal> {
         let rules = self.rules.get();
         let identified = rules.callers.identify(head, self.world.clock.wall_ms());
-        let principal = identified.map_err(|refusal| match &rules.metadata {
-            Some(metadata) => HttpRefusal {
-                headers: vec![("www-authenticate", metadata.challenge(head))],
-                ..refusal
-            },
-            None => refusal,
+        let principal = identified.map_err(|refusal| {
+            // "failing requests are slowed per address in a bounded table, a valid token never is".
+            if let Some(wait) = self.throttle.wait(peer.ip()) {
+                return HttpRefusal {
+                    status: 429,
+                    headers: vec![("retry-after", wait.as_secs().max(1).to_string())],
+                    reason: "too many requests from this address had no token of this gateway",
+                };
+            }
+            self.throttle.count_wrong(peer.ip());
+            match &rules.metadata {
+                Some(metadata) => HttpRefusal {
+                    headers: vec![("www-authenticate", metadata.challenge(head))],
+                    ..refusal
+                },
+                None => refusal,
+            }
         })?;
         let selected = rules
             .roster

@@ -15,6 +15,7 @@ mod pool;
 mod respond;
 mod server;
 pub mod sse;
+pub(crate) mod throttle;
 
 pub use caller::{Caller, CallerSocket};
 pub use client::{Client, ClientFault, Connection, FaultKind, OutRequest, Reply};

@@ -2,7 +2,11 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use countersign::gateway::Admin;
 use countersign::world::World;
 use rustix::process::Signal;
 
@@ -10,6 +14,7 @@ use crate::binary::{File, Server};
 use crate::chain;
 use crate::eras::{Served, modern};
 use crate::lab::{self, Acts, Caller, Endpoint, Reply, advancing, within};
+use crate::rows::client::{Far, JSON, modern as rows_modern, result};
 use crate::support::{OnThread, Raw};
 
 const TOKEN: &str = "life-token";
@@ -175,7 +180,130 @@ fn listeners_hear_of_other_rules_and_calls_follow_them() {
     });
 }
 
+// --- who is watched, and who is slowed ---
+
+async fn get(world: &World, address: std::net::SocketAddr, path: &str) -> String {
+    let caller = Caller::connect(world, address).await;
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: 10.0.0.7:8602\r\nConnection: close\r\n\r\n");
+    caller.send(request.as_bytes()).await;
+    advancing(world, caller.until("\u{0}never")).await
+}
+
+/// "`/readyz` (false while an upstream that is required is down or while draining)" (issue).
+#[test]
+fn a_gateway_is_ready_while_what_it_needs_is_up() {
+    lab::run(|world| async move {
+        let up = Arc::new(AtomicBool::new(false));
+        let is_up = up.clone();
+        let far = Far::start(
+            &world,
+            rows_modern(move |seen| match is_up.load(Ordering::Relaxed) {
+                true => result(seen, r#"{"tools":[]}"#),
+                false => Some((500, JSON, String::new())),
+            }),
+        );
+        let text = |required: bool| {
+            lab::config(&format!(
+                "servers:\n  - {{slug: far, kind: remote-http, url: \"http://{}/mcp\", required: {required}}}\n  - {{slug: off, kind: remote-http, url: \"http://127.0.0.1:1/mcp\"}}\n",
+                far.address
+            ))
+        };
+        let gateway = Arc::new(lab::gateway_apart(&world, &text(true)));
+        let admin = lab::listen(&world, Admin::new(gateway));
+        let got = get(&world, admin, "/healthz").await;
+        assert!(
+            got.starts_with("HTTP/1.1 200 ") && got.ends_with("ok\n"),
+            "{got}"
+        );
+        let got = get(&world, admin, "/readyz").await;
+        assert!(
+            got.starts_with("HTTP/1.1 503 ") && got.ends_with("far is down\n"),
+            "{got}"
+        );
+        // It is believed for a while, however often anyone looks.
+        up.store(true, Ordering::Relaxed);
+        let looks = far.seen().len();
+        world.clock.advance(Duration::from_secs(5));
+        let got = get(&world, admin, "/readyz").await;
+        assert!(got.starts_with("HTTP/1.1 200 "), "{got}");
+        assert!(far.seen().len() > looks);
+        for path in ["/", "/mcp", "/metrics", "/admin/roster", "/readyz/x"] {
+            assert!(
+                get(&world, admin, path).await.starts_with("HTTP/1.1 404 "),
+                "{path}"
+            );
+        }
+        let optional = Arc::new(lab::gateway_apart(&world, &text(false)));
+        up.store(false, Ordering::Relaxed);
+        let other = lab::listen(&world, Admin::new(optional));
+        assert!(
+            get(&world, other, "/readyz")
+                .await
+                .starts_with("HTTP/1.1 200 ")
+        );
+        // Whoever is connected already is told.
+        let caller = Caller::connect(&world, admin).await;
+        caller.send(b"GET /readyz HTTP/1.1\r\nHost: a\r\n").await;
+        lab::turn().await;
+        world.ending.begin(Duration::from_secs(1));
+        caller.send(b"\r\n").await;
+        let got = caller.until("about to end").await;
+        assert!(got.starts_with("HTTP/1.1 503 "), "{got}");
+    });
+}
+
+/// "failing requests are slowed per address in a bounded table, a valid token never is" (issue).
+#[test]
+fn who_has_no_token_is_slowed_and_who_has_one_never_is() {
+    lab::run(|world| async move {
+        let (endpoint, acts) = (Endpoint::start(&world), Acts::new());
+        let config = lab::config(&text(&endpoint, &acts, None));
+        let (_, mut near) = Served::apart(&world, false);
+        near.address = lab::gateway(&world, &config);
+        let ask = async |token: &str| {
+            let (headers, body) = modern("tools/list", "", "{}", "");
+            let headers = format!("{headers}Authorization: Bearer {token}\r\n");
+            near.whole(&headers, &body).await
+        };
+        for _ in 0..10 {
+            assert!(ask("wrong").await.starts_with("HTTP/1.1 401 "));
+        }
+        for token in ["wrong", "other", ""] {
+            let got = ask(token).await;
+            assert!(got.starts_with("HTTP/1.1 429 "), "{got}");
+            assert!(got.to_lowercase().contains("retry-after: "), "{got}");
+            assert!(ask(TOKEN).await.starts_with("HTTP/1.1 200 "));
+        }
+        world.clock.advance(Duration::from_secs(6));
+        assert!(ask("wrong").await.starts_with("HTTP/1.1 401 "));
+    });
+}
+
 // --- the real program ---
+
+#[test]
+fn a_container_is_asked_whether_it_lives() {
+    let text = |port: &str| {
+        format!("gateway: {{listen: 127.0.0.1:0, adminListen: {port}}}\nservers: []\n")
+    };
+    let config = File::new("health.yaml", &text("127.0.0.1:0"));
+    let server = Server::start(&["serve", "--config", config.path()], &[]);
+    let asked = File::new("asked.yaml", &text(&server.address("admin")));
+    let health = || {
+        std::process::Command::new(env!("CARGO_BIN_EXE_countersign"))
+            .args(["health", "--config", asked.path()])
+            .output()
+            .unwrap()
+    };
+    let done = health();
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert_eq!(done.stdout, b"ok\n");
+    server.signal(Signal::TERM);
+    assert_eq!(server.ended().0, Some(0));
+    let done = health();
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+}
 
 fn list(address: &str) -> String {
     let mut raw = Raw::of(TcpStream::connect(address).unwrap());

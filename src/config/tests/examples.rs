@@ -77,6 +77,7 @@ const XIANYUN: &str = r#"servers:
 
 /// Every key that this build has, each with a value that is not its default.
 const EVERYTHING: &str = r#"gateway:
+  adminListen: 127.0.0.1:1112
   listen: [127.0.0.1:9600, "[::1]:9600", localhost:9601, 0.0.0.0:9602]
   allowedHosts: [Gate.example.com, "gate.example.com:8443"]
   allowedOrigins: [https://gate.example.com, chrome-extension://abcdef]

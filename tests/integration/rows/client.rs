@@ -19,21 +19,21 @@ use crate::lab::{self, advancing, within};
 
 /// One request as the server saw it.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
-    pub(super) method: String,
+pub struct Seen {
+    pub method: String,
     headers: Vec<(String, String)>,
-    pub(super) body: Value,
+    pub body: Value,
 }
 
 impl Seen {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         let found = headers.find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
     /// The method of JSON-RPC; that of HTTP where there is none.
-    pub(super) fn what(&self) -> &str {
+    pub fn what(&self) -> &str {
         self.body["method"].as_str().unwrap_or(&self.method)
     }
 }
@@ -41,12 +41,12 @@ impl Seen {
 /// What the server says: a status, a media type and a body; `None`: nothing, for ever.
 type Answer = Option<(u16, &'static str, String)>;
 
-pub(super) const JSON: &str = "application/json";
-pub(super) const STREAM: &str = "text/event-stream";
+pub const JSON: &str = "application/json";
+pub const STREAM: &str = "text/event-stream";
 
 /// A server that answers as a test says.
 #[derive(Clone)]
-pub(super) struct Script {
+pub struct Script {
     seen: Arc<Mutex<Vec<Seen>>>,
     script: Arc<dyn Fn(&Seen) -> Answer + Send + Sync>,
     left: Sender<String>,
@@ -98,7 +98,7 @@ impl Drop for Left {
 }
 
 /// The answer to a request: its id, and a result as JSON.
-pub(super) fn result(seen: &Seen, result: &str) -> Answer {
+pub fn result(seen: &Seen, result: &str) -> Answer {
     let id = &seen.body["id"];
     Some((
         200,
@@ -107,7 +107,7 @@ pub(super) fn result(seen: &Seen, result: &str) -> Answer {
     ))
 }
 
-pub(super) fn error(seen: &Seen, status: u16, code: i32, data: &str) -> Answer {
+pub fn error(seen: &Seen, status: u16, code: i32, data: &str) -> Answer {
     let id = &seen.body["id"];
     let text = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no","data":{data}}}}}"#
@@ -121,7 +121,7 @@ const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"to
 const DONE: &str = r#"{"resultType":"complete","content":[{"type":"text","text":"done"}]}"#;
 
 /// What a modern server says, and what `otherwise` says to the rest.
-pub(super) fn modern(
+pub fn modern(
     otherwise: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
 ) -> impl Fn(&Seen) -> Answer + Send + Sync {
     move |seen| match seen.what() {
@@ -131,7 +131,7 @@ pub(super) fn modern(
 }
 
 /// The same of a legacy one.
-pub(super) fn legacy(
+pub fn legacy(
     otherwise: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
 ) -> impl Fn(&Seen) -> Answer + Send + Sync {
     move |seen| match seen.what() {
@@ -143,17 +143,14 @@ pub(super) fn legacy(
 }
 
 /// A scripted server.
-pub(super) struct Far {
-    pub(super) address: std::net::SocketAddr,
+pub struct Far {
+    pub address: std::net::SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
-    pub(super) left: smol::channel::Receiver<String>,
+    pub left: smol::channel::Receiver<String>,
 }
 
 impl Far {
-    pub(super) fn start(
-        world: &World,
-        script: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
-    ) -> Self {
+    pub fn start(world: &World, script: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
         let (left, gone) = smol::channel::unbounded();
         let script = Script {
             seen: Arc::default(),
@@ -168,12 +165,12 @@ impl Far {
         }
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 
     /// What was asked, without what a client finds out first.
-    pub(super) fn asked(&self, what: &str) -> Vec<Seen> {
+    pub fn asked(&self, what: &str) -> Vec<Seen> {
         self.seen()
             .into_iter()
             .filter(|seen| seen.what() == what)

@@ -9,7 +9,7 @@
 //! Of S24 to S29 and G11 only that is here which the states of parked calls show (a legacy server's question to a modern
 //! caller): the gate's own states come with the gate for such callers.
 
-mod client;
+pub mod client;
 mod gateway;
 mod legacy;
 mod server;

@@ -1,8 +1,8 @@
 //! Bounds how often wrong keys are tried from one address.
 //!
-//! Only wrong keys count. While an address has used up its tries, no key from it is looked at, right or wrong: looking
-//! would tell which. Behind a proxy all callers share one address; whoever is signed in there goes on, since a cookie
-//! is no try.
+//! Only wrong keys count. Where people type keys, none from an address that has used up its tries is looked at, right or
+//! wrong: looking would tell which. Behind a proxy all callers share one address; whoever is signed in there goes on,
+//! since a cookie is no try. A caller's token is no key that could be guessed: a valid one is always taken.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,7 +21,7 @@ const FORGET_TIME: Duration = Duration::from_secs(6);
 const ADDRESSES: usize = 4096;
 
 /// Who tried what lately.
-pub(super) struct Throttle {
+pub(crate) struct Throttle {
     clock: Clock,
     /// When the last wrong key of each address will be forgotten.
     forgotten_at: Mutex<HashMap<Caller, Instant>>,
@@ -36,7 +36,7 @@ enum Caller {
 }
 
 impl Throttle {
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
         Self {
             clock,
             forgotten_at: Mutex::default(),
@@ -44,7 +44,7 @@ impl Throttle {
     }
 
     /// How long this address has to wait before a key from it is looked at; `None`: not at all.
-    pub(super) fn wait(&self, address: IpAddr) -> Option<Duration> {
+    pub(crate) fn wait(&self, address: IpAddr) -> Option<Duration> {
         let wrong = self.forgotten_at();
         let (caller, now) = (caller(&wrong, address), self.clock.now());
         let owed = wrong.get(&caller)?.since(now);
@@ -53,7 +53,7 @@ impl Throttle {
     }
 
     /// Counts a wrong key.
-    pub(super) fn count_wrong(&self, address: IpAddr) {
+    pub(crate) fn count_wrong(&self, address: IpAddr) {
         let now = self.clock.now();
         let mut wrong = self.forgotten_at();
         if wrong.len() >= ADDRESSES {
