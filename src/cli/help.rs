@@ -14,6 +14,8 @@ usage: countersign COMMAND [OPTION…]
   standalone --config FILE [--servers a,b]
                                its tools on standard input and output
   check    --config FILE       validate, without the network; a table of every tool
+  render   --config FILE --bundle NAME [--format env|compose]
+                               the environment of that bundle's container
   health   [--config FILE]     whether a gateway lives, for container health checks
   tools    URL                 list a server's tools
   call     URL TOOL [JSON]     call a tool
@@ -54,6 +56,13 @@ usage: countersign standalone --config FILE [--servers a,b]
 Serves the servers of FILE, or those named, to the one client at the other end of standard input and output, until its
 end: for clients that start their servers themselves. Whoever starts it may use them all. There is nobody to ask over a
 channel here, so that tools which ask over one refuse. The log goes to standard error.";
+
+pub(super) const RENDER: &str = "\
+usage: countersign render --config FILE --bundle NAME [--format env|compose]
+
+Writes the environment that the container of that bundle needs: every variable of its servers, bare and under its slug's
+prefix. `env`, the default, is a file of NAME=VALUE lines with the values of now, which are credentials: write it where
+nobody else reads. `compose` is a service whose references are filled in by compose.";
 
 pub(super) const HEALTH: &str = "\
 usage: countersign health [--config FILE]

@@ -14,6 +14,7 @@ mod logging;
 mod mint;
 mod output;
 mod parts;
+mod render;
 mod serve;
 mod standalone;
 mod waiting;
@@ -91,6 +92,7 @@ fn dispatch(mut parser: lexopt::Parser) -> Result<(), Failure> {
         "serve" | "gateway" | "desk" | "bundle" => serve::run(&command, parser),
         "check" => check::run(parser),
         "health" => health::run(parser),
+        "render" => render::run(parser),
         "standalone" => standalone::run(parser),
         "tools" => call::tools(parser),
         "call" => call::call(parser),

@@ -107,6 +107,21 @@ impl Template {
         Ok(Secret::new(value))
     }
 
+    /// The whole of it in another form, each part in turn.
+    pub(crate) fn written(
+        &self,
+        literal: impl Fn(&str) -> String,
+        mut reference: impl FnMut(&Reference) -> String,
+    ) -> String {
+        let parts = self.parts.iter();
+        parts
+            .map(|part| match part {
+                Part::Literal(text) => literal(text.expose()),
+                Part::Reference(named) => reference(named),
+            })
+            .collect()
+    }
+
     /// What it refers to, in order.
     pub fn references(&self) -> impl Iterator<Item = &Reference> {
         self.parts.iter().filter_map(|part| match part {
