@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use serde_json::value::RawValue;
-use url::Url;
 
 use super::{Failure, credentials, help, output, parts, waiting::Waiting};
 use crate::json::{self, Members, quote, string};
@@ -183,17 +182,7 @@ fn arguments_of(text: &str) -> Result<Box<RawValue>, Failure> {
 }
 
 fn client(world: &World, url: &str, options: &Options) -> Result<Client, Failure> {
-    let mut url = Url::parse(url).map_err(|_| Failure::Usage(format!("{url:?} is not a URL")))?;
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(Failure::Usage(
-            "a URL with credentials in it is not taken; use --token-file".to_owned(),
-        ));
-    }
-    let plain = match (url.scheme(), url.host_str()) {
-        ("https", Some(_)) => false,
-        ("http", Some(host)) => !crate::desk::is_loopback(host),
-        _ => return Err(Failure::Usage("the URL must be http or https".to_owned())),
-    };
+    let mut url = credentials::address(url)?;
     if let Some(servers) = &options.servers {
         url.query_pairs_mut().append_pair("servers", servers);
     }
@@ -205,11 +194,8 @@ fn client(world: &World, url: &str, options: &Options) -> Result<Client, Failure
     if let Some(channel) = credentials::CHANNEL.read(options.channel_file.as_deref())? {
         headers.push(("x-elicitation-url".to_owned(), channel));
     }
-    if plain && !headers.is_empty() {
-        return Err(Failure::Usage(
-            "a token or an approval URL is sent over https, or over http to this machine only"
-                .to_owned(),
-        ));
+    if !headers.is_empty() {
+        credentials::may_go_to(&url)?;
     }
     Ok(Client::new(
         world.clone(),

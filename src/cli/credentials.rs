@@ -3,6 +3,8 @@
 use std::io::Read;
 use std::path::Path;
 
+use url::Url;
+
 use super::Failure;
 use crate::secret::Secret;
 
@@ -29,6 +31,32 @@ pub(super) const CHANNEL: Source = Source {
     variable: "COUNTERSIGN_CHANNEL",
     option: "--channel-file",
 };
+
+/// The address of a server that credentials may be sent to.
+pub(super) fn address(text: &str) -> Result<Url, Failure> {
+    let url = Url::parse(text).map_err(|_| Failure::Usage(format!("{text:?} is not a URL")))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Failure::Usage(
+            "a URL with credentials in it is not taken; use --token-file".to_owned(),
+        ));
+    }
+    match (url.scheme(), url.host_str()) {
+        ("http" | "https", Some(_)) => Ok(url),
+        _ => Err(Failure::Usage("the URL must be http or https".to_owned())),
+    }
+}
+
+/// Refuses to send a credential where others could read it.
+pub(super) fn may_go_to(url: &Url) -> Result<(), Failure> {
+    let here = url.host_str().is_some_and(crate::desk::is_loopback);
+    match url.scheme() == "https" || here {
+        true => Ok(()),
+        false => Err(Failure::Usage(
+            "a token or an approval URL is sent over https, or over http to this machine only"
+                .to_owned(),
+        )),
+    }
+}
 
 impl Source {
     /// The credential, if there is one: the file wins over the environment.

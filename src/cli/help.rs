@@ -16,6 +16,8 @@ usage: countersign COMMAND [OPTION…]
   check    --config FILE       validate, without the network; a table of every tool
   render   --config FILE --bundle NAME [--format env|compose]
                                the environment of that bundle's container
+  freeze | thaw [--gateway URL]
+                               stop every tool that asks a person, until thawed
   health   [--config FILE]     whether a gateway lives, for container health checks
   tools    URL                 list a server's tools
   call     URL TOOL [JSON]     call a tool
@@ -63,6 +65,13 @@ usage: countersign render --config FILE --bundle NAME [--format env|compose]
 Writes the environment that the container of that bundle needs: every variable of its servers, bare and under its slug's
 prefix. `env`, the default, is a file of NAME=VALUE lines with the values of now, which are credentials: write it where
 nobody else reads. `compose` is a service whose references are filled in by compose.";
+
+pub(super) const FREEZE: &str = "\
+usage: countersign freeze|thaw [--gateway URL] [--token-file FILE]
+
+freeze stops every tool that asks a person: new calls are refused, and a yes to one that waits acts for nobody. thaw lets
+them ask again; so does a restart. URL is where the gateway is administered, http://127.0.0.1:8602 by default. A token with
+the role admin comes from COUNTERSIGN_TOKEN or FILE.";
 
 pub(super) const HEALTH: &str = "\
 usage: countersign health [--config FILE]

@@ -8,6 +8,7 @@ mod call;
 mod check;
 mod credentials;
 mod demo;
+mod freeze;
 mod health;
 mod help;
 mod logging;
@@ -91,6 +92,7 @@ fn dispatch(mut parser: lexopt::Parser) -> Result<(), Failure> {
         "demo" => demo::run(parser),
         "serve" | "gateway" | "desk" | "bundle" => serve::run(&command, parser),
         "check" => check::run(parser),
+        "freeze" | "thaw" => freeze::run(&command, parser),
         "health" => health::run(parser),
         "render" => render::run(parser),
         "standalone" => standalone::run(parser),

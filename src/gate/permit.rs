@@ -18,7 +18,32 @@ pub trait Policy: Send + Sync + 'static {
 
 /// Why a call that was allowed when it was asked about is not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PolicyChanged(pub &'static str);
+pub enum PolicyChanged {
+    /// An operator has stopped every tool that asks.
+    Frozen,
+    /// The rules say something else; the reason.
+    Rules(&'static str),
+}
+
+impl PolicyChanged {
+    /// The one word for the model, the audit and the metrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Frozen => "frozen",
+            Self::Rules(_) => "policy-changed",
+        }
+    }
+}
+
+impl fmt::Display for PolicyChanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Frozen => "an operator has stopped every tool that asks a person",
+            Self::Rules(why) => why,
+        })
+    }
+}
 
 /// A person's yes to one call. It is spent by value, so once; only the gate's accept arm makes one.
 ///
@@ -74,7 +99,7 @@ impl fmt::Display for Unspent {
             Self::CallerLeft => f.write_str("the caller left before the call could act"),
             Self::Expired => f.write_str("the yes came too late to be used"),
             Self::OtherCall => f.write_str("the call is not the one that was shown"),
-            Self::Policy(changed) => f.write_str(changed.0),
+            Self::Policy(changed) => write!(f, "{changed}"),
         }
     }
 }
@@ -88,7 +113,8 @@ impl Unspent {
         match self {
             Self::CallerLeft => "caller-left",
             Self::Expired => "expired",
-            Self::OtherCall | Self::Policy(_) => "policy-changed",
+            Self::OtherCall => "policy-changed",
+            Self::Policy(changed) => changed.word(),
         }
     }
 }
@@ -179,7 +205,7 @@ mod tests {
     impl Policy for World {
         fn still_allows(&self) -> Result<(), PolicyChanged> {
             match self.changed.load(Ordering::Relaxed) {
-                true => Err(PolicyChanged("the token has ended")),
+                true => Err(PolicyChanged::Rules("the token has ended")),
                 false => Ok(()),
             }
         }
@@ -305,7 +331,7 @@ mod tests {
         world.left.store(true, Ordering::Relaxed);
         assert_eq!(first.spend(&shown()).err(), Some(Unspent::CallerLeft));
         world.changed.store(true, Ordering::Relaxed);
-        let changed = PolicyChanged("the token has ended");
+        let changed = PolicyChanged::Rules("the token has ended");
         assert_eq!(second.spend(&shown()).err(), Some(Unspent::Policy(changed)));
     }
 }

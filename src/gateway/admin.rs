@@ -1,12 +1,13 @@
-//! Where the gateway is watched: whether it lives, and whether it can be used.
+//! Where the gateway is watched and stopped: whether it lives, whether it can be used, and whether tools may ask.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::roster::Entry;
 use super::service::Gateway;
-use crate::http::{Handler, Method, Request, Responded, Responder};
-use crate::mcp::join;
+use crate::http::{Handler, Method, Request, RequestHead, Responded, Responder};
+use crate::mcp::{HttpRefusal, join};
 use crate::time::{Clock, Instant};
 
 /// How long it is believed whether servers are up: whoever watches asks often, and each look asks all of them.
@@ -62,26 +63,90 @@ async fn down(entry: &Arc<Entry>, clock: &Clock) -> Option<String> {
 
 impl Handler for Admin {
     async fn handle(&self, request: Request, responder: Responder) -> Responded {
-        let (status, text, more) = match (request.head.path(), &request.head.method) {
-            ("/healthz" | "/readyz", method) if !matches!(method, Method::Get | Method::Head) => (
-                405,
-                "GET and HEAD are served here".to_owned(),
-                Some(("allow", "GET, HEAD")),
-            ),
-            ("/healthz", _) => (200, "ok".to_owned(), None),
-            ("/readyz", _) => match self.unready().await {
-                down if down.is_empty() => (200, "ready".to_owned(), None),
-                down => (503, down.join("\n"), Some(("retry-after", "5"))),
+        let Request { head, peer, .. } = request;
+        let reply = match head.path() {
+            "/healthz" | "/readyz" if !matches!(head.method, Method::Get | Method::Head) => {
+                Reply::not_allowed("GET, HEAD")
+            }
+            "/healthz" => Reply::text(200, "ok"),
+            "/readyz" => match self.unready().await {
+                down if down.is_empty() => Reply::text(200, "ready"),
+                down => Reply::text(503, &down.join("\n")).with("retry-after", "5"),
             },
-            _ => (404, "there is nothing at this path".to_owned(), None),
+            "/admin/freeze" | "/admin/thaw" => self.freeze(&head, peer),
+            _ => Reply::text(404, "there is nothing at this path"),
         };
+        reply.send(responder).await
+    }
+}
+
+impl Admin {
+    /// Stops every tool that asks, or lets them ask again.
+    fn freeze(&self, head: &RequestHead, peer: SocketAddr) -> Reply {
+        if head.method != Method::Post {
+            return Reply::not_allowed("POST");
+        }
+        // "Origin check on writes": a page in a browser of this machine must not do it.
+        if head.headers.all("origin").next().is_some() {
+            return Reply::text(403, "not from a page");
+        }
+        let who = match self.gateway.administrator(head, peer) {
+            Ok(who) => who,
+            Err(refusal) => return Reply::refused(refusal),
+        };
+        let frozen = head.path() == "/admin/freeze";
+        let word = if frozen { "frozen" } else { "thawed" };
+        let news = self.gateway.freeze(frozen);
+        log::warn!(
+            "{word} by {}{}",
+            who.id,
+            if news { "" } else { ", as before" }
+        );
+        Reply::text(200, word)
+    }
+}
+
+/// A short answer.
+struct Reply {
+    status: u16,
+    headers: Vec<(&'static str, String)>,
+    text: String,
+}
+
+impl Reply {
+    fn text(status: u16, text: &str) -> Self {
+        Self {
+            status,
+            headers: Vec::new(),
+            text: format!("{text}\n"),
+        }
+    }
+
+    fn not_allowed(allowed: &'static str) -> Self {
+        Self::text(405, "this method is not served here").with("allow", allowed)
+    }
+
+    fn refused(refusal: HttpRefusal) -> Self {
+        Self {
+            headers: refusal.headers,
+            ..Self::text(refusal.status, refusal.reason)
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push((name, value.to_owned()));
+        self
+    }
+
+    async fn send(self, responder: Responder) -> Responded {
         let mut headers = vec![
             ("content-type", "text/plain; charset=utf-8"),
             ("cache-control", "no-store"),
         ];
-        headers.extend(more);
+        let more = self.headers.iter();
+        headers.extend(more.map(|(name, value)| (*name, value.as_str())));
         responder
-            .send(status, &headers, format!("{text}\n").as_bytes())
+            .send(self.status, &headers, self.text.as_bytes())
             .await
     }
 }

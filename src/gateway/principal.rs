@@ -139,6 +139,15 @@ impl Principal {
         }
     }
 
+    /// Whether this caller holds every role.
+    #[must_use]
+    pub fn is_admin(&self) -> bool {
+        match &self.reach {
+            Reach::Grant { .. } => false,
+            Reach::Roles(roles) => roles.iter().any(|role| role == ADMIN),
+        }
+    }
+
     /// Whether this caller is a flow-through grant, which has no session to ask.
     #[must_use]
     pub const fn is_grant(&self) -> bool {

@@ -156,11 +156,12 @@ impl Roster {
 impl Entry {
     /// Whether that tool asks a person before it acts.
     pub(super) fn asks_first(&self, tool: &str) -> bool {
-        self.server
-            .tools()
-            .iter()
-            .any(|known| known.name == tool && known.gate.is_some())
-            || !matches!(self.upstream, Upstream::Here(_) | Upstream::Remote(_))
+        let mut tools = self.server.tools().iter();
+        match tools.find(|known| known.name == tool) {
+            Some(known) => known.gate.is_some(),
+            // What is not in the file, only the mount knows.
+            None => !matches!(self.upstream, Upstream::Here(_) | Upstream::Remote(_)),
+        }
     }
 }
 

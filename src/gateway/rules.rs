@@ -1,5 +1,6 @@
 //! What the configuration says about calls, as of now: it may be put in another's place while calls wait.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::metadata::Metadata;
@@ -8,6 +9,7 @@ use super::roster::{Entry, Roster};
 use crate::approval::{Allowlist, ApprovalUrl};
 use crate::config::Config;
 use crate::gate::{Policy, PolicyChanged};
+use crate::mcp::{Announcer, Change, Changes};
 use crate::time::Clock;
 
 /// The path of the endpoint.
@@ -38,15 +40,25 @@ impl Rules {
 
 /// The rules as of now. Cloning gives the same.
 #[derive(Clone)]
-pub(super) struct Current(Arc<Mutex<Arc<Rules>>>);
+pub(super) struct Current {
+    rules: Arc<Mutex<Arc<Rules>>>,
+    /// Whether every tool that asks is stopped.
+    frozen: Arc<AtomicBool>,
+    /// Tells calls that are held over there of either.
+    changed: Announcer,
+}
 
 impl Current {
     pub(super) fn new(rules: Rules) -> Self {
-        Self(Arc::new(Mutex::new(Arc::new(rules))))
+        Self {
+            rules: Arc::new(Mutex::new(Arc::new(rules))),
+            frozen: Arc::default(),
+            changed: Announcer::default(),
+        }
     }
 
     pub(super) fn get(&self) -> Arc<Rules> {
-        self.0
+        self.rules
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
@@ -55,11 +67,28 @@ impl Current {
     /// Puts other rules in their place.
     pub(super) fn replace(&self, rules: Rules) {
         let before = {
-            let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut current = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *current, Arc::new(rules))
         };
         // Outside of the lock: it may end servers.
         drop(before);
+        self.changed.announce(&Change::Tools);
+    }
+
+    /// Stops every tool that asks, or lets them ask again. Whether that is news.
+    pub(super) fn freeze(&self, frozen: bool) -> bool {
+        let before = self.frozen.swap(frozen, Ordering::AcqRel);
+        self.changed.announce(&Change::Tools);
+        before != frozen
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Acquire)
+    }
+
+    /// Told of each change from now on.
+    pub(super) fn listen(&self) -> Changes {
+        self.changed.listen()
     }
 }
 
@@ -76,7 +105,10 @@ pub(super) struct AllowedBy {
 
 impl Policy for AllowedBy {
     fn still_allows(&self) -> Result<(), PolicyChanged> {
-        let refused = |why| Err(PolicyChanged(why));
+        let refused = |why| Err(PolicyChanged::Rules(why));
+        if self.current.is_frozen() {
+            return Err(PolicyChanged::Frozen);
+        }
         if self.principal.has_ended(self.clock.wall_ms()) {
             return refused("the caller's token has ended since the question was asked");
         }

@@ -16,6 +16,7 @@ use super::upstream::{Forward, Upstream};
 use crate::approval::Forwarded;
 use crate::bundle::Confirmer;
 use crate::config::Config;
+use crate::gate::{OUTCOME_KEY, PolicyChanged};
 use crate::http::throttle::Throttle;
 use crate::http::{self, RequestHead};
 use crate::json::{quote, string};
@@ -74,6 +75,52 @@ impl Gateway {
         }
     }
 
+    /// Stops every tool that asks a person, those that wait included, or lets them ask again. Whether that is news.
+    pub(super) fn freeze(&self, frozen: bool) -> bool {
+        self.rules.freeze(frozen)
+    }
+
+    /// Who sent that head, if it may administer.
+    pub(super) fn administrator(
+        &self,
+        head: &RequestHead,
+        peer: SocketAddr,
+    ) -> Result<Principal, HttpRefusal> {
+        let principal = self.known(head, peer)?;
+        match principal.is_admin() {
+            true => Ok(principal),
+            false => Err(HttpRefusal {
+                status: 403,
+                headers: Vec::new(),
+                reason: "a token with the role admin is needed",
+            }),
+        }
+    }
+
+    /// Who sent that head.
+    fn known(&self, head: &RequestHead, peer: SocketAddr) -> Result<Principal, HttpRefusal> {
+        let rules = self.rules.get();
+        let identified = rules.callers.identify(head, self.world.clock.wall_ms());
+        identified.map_err(|refusal| {
+            // "failing requests are slowed per address in a bounded table, a valid token never is".
+            if let Some(wait) = self.throttle.wait(peer.ip()) {
+                return HttpRefusal {
+                    status: 429,
+                    headers: vec![("retry-after", wait.as_secs().max(1).to_string())],
+                    reason: "too many requests from this address had no token of this gateway",
+                };
+            }
+            self.throttle.count_wrong(peer.ip());
+            match &rules.metadata {
+                Some(metadata) => HttpRefusal {
+                    headers: vec![("www-authenticate", metadata.challenge(head))],
+                    ..refusal
+                },
+                None => refusal,
+            }
+        })
+    }
+
     pub(super) const fn world(&self) -> &World {
         &self.world
     }
@@ -130,26 +177,8 @@ impl Service for Gateway {
     }
 
     fn admit(&self, head: &RequestHead, peer: SocketAddr) -> Result<Admitted, HttpRefusal> {
+        let principal = self.known(head, peer)?;
         let rules = self.rules.get();
-        let identified = rules.callers.identify(head, self.world.clock.wall_ms());
-        let principal = identified.map_err(|refusal| {
-            // "failing requests are slowed per address in a bounded table, a valid token never is".
-            if let Some(wait) = self.throttle.wait(peer.ip()) {
-                return HttpRefusal {
-                    status: 429,
-                    headers: vec![("retry-after", wait.as_secs().max(1).to_string())],
-                    reason: "too many requests from this address had no token of this gateway",
-                };
-            }
-            self.throttle.count_wrong(peer.ip());
-            match &rules.metadata {
-                Some(metadata) => HttpRefusal {
-                    headers: vec![("www-authenticate", metadata.challenge(head))],
-                    ..refusal
-                },
-                None => refusal,
-            }
-        })?;
         let selected = rules
             .roster
             .select(head.query(), &principal)
@@ -308,6 +337,16 @@ impl Gateway {
         } = admitted;
         let in_flight = self.enter(&principal.id).ok_or_else(too_many)?;
         let clock = &self.world.clock;
+        if let About::Name(tool) = about
+            && self.rules.is_frozen()
+            && request.method == "tools/call"
+            && entry.asks_first(tool)
+        {
+            let mut result =
+                RpcResult::error(&format!("{}. The call did not run.", PolicyChanged::Frozen));
+            result.set_meta(OUTCOME_KEY, quote(PolicyChanged::Frozen.word()));
+            return Ok(result);
+        }
         let forwarded = channel.forward(&entry.server, principal, clock.wall_ms());
         let policy = AllowedBy {
             current: self.rules.clone(),
@@ -322,7 +361,7 @@ impl Gateway {
         let forward = Forward {
             forwarded,
             policy: Arc::new(policy),
-            reloaded: self.announcer.listen(),
+            reloaded: self.rules.listen(),
         };
         let passing = Passing {
             request,

@@ -146,12 +146,12 @@ impl Upstream {
                 let call = bundled(client, name, request, &forward, deadline, context);
                 let called = async { Ok(clock.timeout(deadline, call).await) };
                 // Its permit cannot ask our rules, so that a call which they do not allow any more is broken off here.
-                let forbidden = async { Err(forward.forbidden().await.0) };
+                let forbidden = async { Err(forward.forbidden().await.to_string()) };
                 // What acts over there has half of the time that is left.
                 let ending = async {
                     world.ending.begun().await;
                     clock.sleep(world.ending.within() / 2).await;
-                    Err("the gateway is about to end")
+                    Err("the gateway is about to end".to_owned())
                 };
                 let broken_off = smol::future::or(forbidden, ending);
                 let done = match smol::future::or(broken_off, called).await {

@@ -253,6 +253,95 @@ fn a_gateway_is_ready_while_what_it_needs_is_up() {
     });
 }
 
+async fn post(world: &World, address: std::net::SocketAddr, path: &str, headers: &str) -> String {
+    let caller = Caller::connect(world, address).await;
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n{headers}\r\n"
+    );
+    caller.send(request.as_bytes()).await;
+    caller.until("\u{0}never").await
+}
+
+/// "refuse every confirmed tool until thawed" (interface), those that wait included.
+#[test]
+fn a_frozen_gateway_asks_nobody_and_takes_no_yes() {
+    for two in [false, true] {
+        lab::run(move |world| async move {
+            let (endpoint, acts) = (Endpoint::start(&world), Acts::new());
+            let address = two.then(|| {
+                let inside = lab::config(&text(&endpoint, &acts, Some("http://127.0.0.1:1/")));
+                format!("http://{}/", lab::bundle(&world, &inside, "b"))
+            });
+            let role = "    - {id: low, sha256: LOW, roles: [none]}\n".replace(
+                "LOW",
+                &countersign::secret::hex(&countersign::secret::sha256(b"low-token")),
+            );
+            let text = text(&endpoint, &acts, address.as_deref())
+                .replace("  tokens:\n", &format!("  tokens:\n{role}"));
+            let gateway = Arc::new(lab::gateway_apart(&world, &lab::config(&text)));
+            let admin = lab::listen(&world, Admin::new(gateway.clone()));
+            let mcp = countersign::mcp::Server::new(world.clone(), gateway, lab::settings());
+            let mcp = lab::listen(&world, mcp);
+            let token = format!("Bearer {TOKEN}");
+            let ours = format!("Authorization: {token}\r\n");
+            let call = async || {
+                let caller = Caller::connect(&world, mcp).await;
+                let channel = endpoint.channel("1-token-4bd9");
+                let headers = [("X-Elicitation-Url", &*channel), ("Authorization", &*token)];
+                let bytes = lab::call("/mcp?servers=s", "act", "{}", &headers);
+                caller.send(&bytes).await;
+                caller
+            };
+
+            // By whom it may be frozen, and from where.
+            for (headers, status) in [
+                (String::new(), "401"),
+                ("Authorization: Bearer low-token\r\n".to_owned(), "403"),
+                (format!("{ours}Origin: http://localhost:8602\r\n"), "403"),
+            ] {
+                let got = post(&world, admin, "/admin/freeze", &headers).await;
+                assert!(got.starts_with(&format!("HTTP/1.1 {status} ")), "{got}");
+            }
+            let got = get(&world, admin, "/admin/freeze").await;
+            assert!(got.starts_with("HTTP/1.1 405 "), "{got}");
+
+            let waiting = call().await;
+            let (_, created) = within("the question", endpoint.next()).await;
+            let _ = created.try_send(lab::created());
+            let got = post(&world, admin, "/admin/freeze", &ours).await;
+            assert!(got.ends_with("frozen\n"), "{got}");
+            let answering = async {
+                endpoint.answer(Reply::accept()).await;
+                unreachable!()
+            };
+            let ended = smol::future::or(waiting.until("countersign/outcome\":\""), answering);
+            let got = within("the call", advancing(&world, ended)).await;
+            assert!(got.contains("an operator has stopped every tool"), "{got}");
+            let outcome = if two { "unknown" } else { "frozen" };
+            assert!(
+                got.contains(&format!(r#""countersign/outcome":"{outcome}""#)),
+                "{got}"
+            );
+
+            // Nobody is asked any more, until it is thawed.
+            let got = call().await.until("countersign/outcome\":\"").await;
+            assert!(got.contains(r#""countersign/outcome":"frozen""#), "{got}");
+            assert_eq!(acts.count(), 0);
+            let got = post(&world, admin, "/admin/thaw", &ours).await;
+            assert!(got.ends_with("thawed\n"), "{got}");
+            let again = call().await;
+            let answering = async {
+                endpoint.answer(Reply::accept()).await;
+                unreachable!()
+            };
+            let ended = smol::future::or(again.until("countersign/outcome\":\""), answering);
+            let got = within("the call", advancing(&world, ended)).await;
+            assert!(got.contains(r#""countersign/outcome":"done""#), "{got}");
+            assert_eq!(acts.count(), 1);
+        });
+    }
+}
+
 /// "failing requests are slowed per address in a bounded table, a valid token never is" (issue).
 #[test]
 fn who_has_no_token_is_slowed_and_who_has_one_never_is() {
@@ -299,6 +388,21 @@ fn a_container_is_asked_whether_it_lives() {
     let done = health();
     assert_eq!(done.status.code(), Some(0), "{done:?}");
     assert_eq!(done.stdout, b"ok\n");
+    let admin = std::fs::read_to_string(asked.path()).unwrap();
+    let admin = admin
+        .split("adminListen: ")
+        .nth(1)
+        .unwrap()
+        .split('}')
+        .next()
+        .unwrap();
+    for (command, said) in [("freeze", "frozen\n"), ("thaw", "thawed\n")] {
+        let done = std::process::Command::new(env!("CARGO_BIN_EXE_countersign"))
+            .args([command, "--gateway", &format!("http://{admin}")])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&done.stdout), said, "{done:?}");
+    }
     server.signal(Signal::TERM);
     assert_eq!(server.ended().0, Some(0));
     let done = health();

@@ -413,7 +413,7 @@ mod tests {
     impl Policy for Meanwhile {
         fn still_allows(&self) -> Result<(), PolicyChanged> {
             match self.changed.load(Ordering::Relaxed) {
-                true => Err(PolicyChanged("the tool has changed")),
+                true => Err(PolicyChanged::Rules("the tool has changed")),
                 false => Ok(()),
             }
         }
