@@ -116,10 +116,14 @@ impl Remote {
                     let needed = Ability::needed(&question.method, &question.params);
                     let can = needed.is_some_and(|needed| request.capabilities.has(needed));
                     if !can || !request.may_need_input() {
-                        let refusal = needed.map_or_else(
-                            || RpcError::new(-32601, "no client answers such a request"),
-                            |needed| missing_ability(needed).with_code(-32602),
-                        );
+                        let refusal = match needed {
+                            Some(needed) => missing_ability(needed).with_code(-32602),
+                            // "The server sends an `elicitation/create` with a mode not declared: -32602".
+                            None if question.method == "elicitation/create" => {
+                                RpcError::new(-32602, "no client has this mode of elicitation")
+                            }
+                            None => RpcError::new(-32601, "no client answers such a request"),
+                        };
                         // Full: it has been answered.
                         let _ = question.answer.try_send(Err(refusal));
                         continue;
@@ -303,6 +307,7 @@ impl Remote {
     /// The result as it is passed on.
     fn came(&self, request: &Request<'_>, mut result: RpcResult) -> Result<RpcResult, Failed> {
         result.retain_meta(|key| !is_our_word(key));
+        result.make_private();
         if result.kind() == ResultKind::Task && !request.capabilities.has(Ability::Tasks) {
             return Err(Failed::Call(CallFault::Protocol(
                 "a task, where none may be",

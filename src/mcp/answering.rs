@@ -106,6 +106,7 @@ impl Done {
                         begin: format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, id.as_json()),
                         rest,
                         keeps,
+                        private: result.is_private(),
                         method: request.method.clone().into_owned(),
                         version: request.version,
                     }),
@@ -154,6 +155,8 @@ pub(super) struct Large {
     pub(super) rest: Rest,
     /// Which `_meta` of it is passed on.
     pub(super) keeps: Option<KeepMeta>,
+    /// Whether it may be kept for its caller alone.
+    pub(super) private: bool,
     pub(super) method: String,
     pub(super) version: Version,
 }
@@ -163,6 +166,9 @@ impl Large {
     pub(super) fn end(&self, mut last: RpcResult, any: bool) -> String {
         if let Some(keeps) = self.keeps {
             last.retain_meta(keeps);
+        }
+        if self.private {
+            last.make_private();
         }
         let members = last.members_to_json(&self.method, self.version);
         let comma = if any && !members.is_empty() { "," } else { "" };

@@ -61,6 +61,8 @@ pub struct RpcResult {
     rest: Option<Rest>,
     /// Of which `_meta` only so much is passed on: for what is still to come.
     keeps: Option<KeepMeta>,
+    /// Whether it may be kept for its caller alone, whatever it says.
+    private: bool,
     /// Every member but `_meta` and `resultType`.
     members: Vec<(String, Box<RawValue>)>,
     meta: Vec<(String, Box<RawValue>)>,
@@ -202,6 +204,16 @@ impl RpcResult {
         self.keeps = Some(keep);
     }
 
+    /// Lets it be kept for its caller alone, whatever its server says: who may ask for it is decided here.
+    pub const fn make_private(&mut self) {
+        self.private = true;
+    }
+
+    /// Whether it may be kept for its caller alone.
+    pub(super) const fn is_private(&self) -> bool {
+        self.private
+    }
+
     /// A result of which most is still to come.
     pub(super) fn large(rest: Rest) -> Self {
         Self {
@@ -300,12 +312,13 @@ impl RpcResult {
             self.members
                 .iter()
                 .filter(|(name, value)| modern || is_legacy_too(name, value))
+                .filter(|(name, _)| !(self.private && name == "cacheScope"))
                 .map(|(name, value)| format!("{}:{}", quote(name), value.get())),
         );
         // A server of the legacy era says nothing of keeping, so nothing is kept of it.
         if modern && self.kind == ResultKind::Complete && CACHEABLE.contains(&method) {
             for (name, value) in [("ttlMs", "0"), ("cacheScope", "\"private\"")] {
-                if self.get(name).is_none() {
+                if self.get(name).is_none() || (self.private && name == "cacheScope") {
                     parts.push(format!(r#""{name}":{value}"#));
                 }
             }

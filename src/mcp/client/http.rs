@@ -14,6 +14,7 @@ use super::post::{Post, Read, Session};
 use super::standing::stand;
 use super::{CallFault, HeaderSource, Ids, Listener, Outgoing, Question, cancelled};
 use crate::http;
+use crate::json::Members;
 use crate::mcp::changes::Announcer;
 use crate::mcp::message::Id;
 use crate::mcp::rest::Rest;
@@ -174,7 +175,14 @@ impl HttpServer {
     }
 
     pub(super) async fn offer(&self, deadline: Instant) -> Result<Box<RawValue>, CallFault> {
-        Ok(self.found(deadline).await?.said)
+        let asked = self.shared.world.clock.now();
+        let found = self.found(deadline).await?;
+        let age = asked.since(found.at);
+        let is_new = found.at >= asked;
+        if is_new || !found.session.version.is_modern() || age < kept_for(&found.said) {
+            return Ok(found.said);
+        }
+        self.shared.again(deadline).await
     }
 
     pub(super) async fn request(
@@ -289,6 +297,13 @@ fn is_stale(session: &Session, fault: &CallFault) -> bool {
     }
 }
 
+/// For how long a `server/discover` result may be believed. "Absent or negative `ttlMs`: treat as 0."
+fn kept_for(said: &RawValue) -> Duration {
+    let members = Members::parse(said.get()).ok();
+    let kept = members.and_then(|said| said.get("ttlMs")?.get().parse().ok());
+    Duration::from_millis(kept.unwrap_or_default())
+}
+
 impl Shared {
     /// What is known about the server, found out when it was not.
     pub(super) async fn found(&self, deadline: Instant) -> Result<Found, CallFault> {
@@ -314,6 +329,23 @@ impl Shared {
         };
         *known = Some(found.clone());
         Ok(found)
+    }
+
+    /// What a modern server says of itself by now.
+    async fn again(&self, deadline: Instant) -> Result<Box<RawValue>, CallFault> {
+        match self.post.discover(deadline, &self.ids.next()).await? {
+            Era::Modern(said) => {
+                if let Some(found) = &mut *self.found.lock().await {
+                    found.said.clone_from(&said);
+                    found.at = self.world.clock.now();
+                }
+                Ok(said)
+            }
+            Era::Legacy(why) => {
+                self.forget().await;
+                Err(why)
+            }
+        }
     }
 
     /// Forgets what is known.

@@ -641,7 +641,27 @@ fn c20_a_list_goes_on_until_there_is_no_cursor() {
     });
 }
 
-/// Cache: key by method+params, private per token, MRTR results never cached (caching). Nothing is cached.
+/// Cache: key by method+params, private per token, MRTR results never cached (caching). What a server says of itself is believed
+/// for as long as it says; nothing else is kept.
+#[test]
+fn c21_what_a_server_is_counts_for_as_long_as_it_says() {
+    lab::run(|world| async move {
+        for (ttl, asked) in [("", 3), (r#","ttlMs":-1"#, 3), (r#","ttlMs":60000"#, 1)] {
+            let said = format!(
+                r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{"tools":{{}}}}{ttl}}}"#
+            );
+            let pair = Pair::start(&world, move |seen: &Seen| result(seen, &said));
+            for _ in 0..3 {
+                world.clock.advance(Duration::from_millis(1));
+                let deadline = world.clock.after(Duration::from_secs(5));
+                pair.client.offer(deadline).await.unwrap();
+            }
+            assert_eq!(pair.far.asked("server/discover").len(), asked, "{ttl}");
+        }
+    });
+}
+
+/// The same row, of everything else.
 #[test]
 fn c21_what_is_asked_twice_is_sent_twice() {
     lab::run(|world| async move {
@@ -812,31 +832,35 @@ fn l11_and_l12_a_session_is_opened_named_and_opened_anew() {
 #[test]
 fn l14_a_question_that_nobody_can_answer_is_refused() {
     lab::run(|world| async move {
-        let asks = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://a.example/"}}"#;
-        let script = move |seen: &Seen| {
-            let (_, _, text) = result(seen, DONE)?;
-            Some(match seen.what() {
-                "tools/call" => (200, STREAM, format!("data: {asks}\n\ndata: {text}\n\n")),
-                _ => (202, JSON, String::new()),
-            })
-        };
-        let far = Far::start(&world, legacy(script));
-        let config = lab::config(&format!(
-            "servers:\n  - {{slug: far, kind: remote-http, url: \"http://{}/mcp\"}}\n",
-            far.address
-        ));
-        let (_, mut near) = crate::eras::Served::apart(&world, false);
-        near.address = lab::gateway(&world, &config);
-        let forms = r#"{"elicitation":{"form":{}}}"#;
-        let call = super::with(&near, "", "tools/call", r#""name":"far__t""#, forms, "");
-        let got = within("the call", advancing(&world, call)).await;
-        assert!(got.contains("done"), "{got}");
-        let answers: Vec<Seen> = far
-            .seen()
-            .into_iter()
-            .filter(|seen| seen.body["id"] == "q")
-            .collect();
-        assert_eq!(answers[0].body["error"]["code"], -32602, "{answers:?}");
+        for mode in ["url", "voice"] {
+            let asks = format!(
+                r#"{{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{{"mode":"{mode}","message":"m","url":"https://a.example/"}}}}"#
+            );
+            let script = move |seen: &Seen| {
+                let (_, _, text) = result(seen, DONE)?;
+                Some(match seen.what() {
+                    "tools/call" => (200, STREAM, format!("data: {asks}\n\ndata: {text}\n\n")),
+                    _ => (202, JSON, String::new()),
+                })
+            };
+            let far = Far::start(&world, legacy(script));
+            let config = lab::config(&format!(
+                "servers:\n  - {{slug: far, kind: remote-http, url: \"http://{}/mcp\"}}\n",
+                far.address
+            ));
+            let (_, mut near) = crate::eras::Served::apart(&world, false);
+            near.address = lab::gateway(&world, &config);
+            let forms = r#"{"elicitation":{"form":{}}}"#;
+            let call = super::with(&near, "", "tools/call", r#""name":"far__t""#, forms, "");
+            let got = within("the call", advancing(&world, call)).await;
+            assert!(got.contains("done"), "{got}");
+            let answers: Vec<Seen> = far
+                .seen()
+                .into_iter()
+                .filter(|seen| seen.body["id"] == "q")
+                .collect();
+            assert_eq!(answers[0].body["error"]["code"], -32602, "{answers:?}");
+        }
     });
 }
 

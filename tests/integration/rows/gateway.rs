@@ -413,19 +413,23 @@ fn g14_and_g15_a_caller_that_leaves_or_cancels_ends_the_call_over_there() {
 }
 
 /// Caches: `private` per authorization context; aggregated list uses the strictest scope (and smallest TTL) (caching). Nothing
-/// is cached here, and what comes of several is nobody else's.
+/// is cached here, what comes of several is nobody else's, and who may ask for one is decided by the gateway's tokens.
 #[test]
 fn g16_a_list_is_for_its_caller_and_asked_for_each_time() {
     lab::run(|world| async move {
         let far = Far::start(
             &world,
-            far_modern(|seen| {
-                result(
+            far_modern(|seen| match seen.what() {
+                "resources/read" => result(
+                    seen,
+                    r#"{"resultType":"complete","contents":[],"ttlMs":600000,"cacheScope":"public"}"#,
+                ),
+                _ => result(
                     seen,
                     &format!(
                         r#"{{"resultType":"complete","tools":[{TOOL}],"ttlMs":600000,"cacheScope":"public"}}"#
                     ),
-                )
+                ),
             }),
         );
         let near = gateway(&world, &[("far", &far)], "");
@@ -435,6 +439,11 @@ fn g16_a_list_is_for_its_caller_and_asked_for_each_time() {
             assert_eq!(got["result"]["ttlMs"], 0, "{got}");
         }
         assert_eq!(far.asked("tools/list").len(), 2);
+        let named = "Mcp-Name: mcp+far+a:b\r\n";
+        let uri = r#""uri":"mcp+far+a:b""#;
+        let got = with(&near, named, "resources/read", uri, "{}", "").await;
+        assert_eq!(answer(&got)["result"]["cacheScope"], "private", "{got}");
+        assert_eq!(got.matches("cacheScope").count(), 1, "{got}");
     });
 }
 
