@@ -20,6 +20,7 @@ mod mirrored;
 mod relay;
 mod resume;
 mod rows;
+mod soak;
 mod standing;
 mod stdio_client;
 mod stdio_server;
