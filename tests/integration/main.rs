@@ -17,6 +17,7 @@ mod life;
 mod logs;
 mod mcp;
 mod mirrored;
+mod refusals;
 mod relay;
 mod resume;
 mod rows;
