@@ -100,15 +100,16 @@ fn start(
         let tls = parts::certificate(config, "gateway.tls", gateway.tls.as_ref())?;
         let (handler, reloadable) = parts::gateway(world, config)?;
         let handler = Arc::new(handler);
-        let admin = parts::admin_listeners(world, config)?;
-        say("admin", &admin, "/healthz");
-        let watched = Arc::new(Admin::new(reloadable.gateway().clone()));
-        served
-            .tasks
-            .extend(parts::spawn(world, admin, &watched, &limits));
+        let gateway_itself = reloadable.gateway().clone();
         served.gateway = Some(reloadable);
         let listeners = parts::listen(world, "the gateway", &gateway.listen, tls.as_ref())?;
         say("gateway", &listeners, "/mcp");
+        let admin = parts::admin_listeners(world, config)?;
+        say("admin", &admin, "/healthz");
+        let watched = Arc::new(Admin::new(gateway_itself));
+        served
+            .tasks
+            .extend(parts::spawn(world, admin, &watched, &limits));
         served
             .tasks
             .extend(parts::spawn(world, listeners, &handler, &limits));
