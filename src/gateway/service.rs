@@ -358,10 +358,14 @@ impl Gateway {
                 _ => None,
             },
         };
+        let reloaded = match &forwarded {
+            Some(Forwarded::Channel(_)) => self.rules.listen(),
+            _ => Changes::default(),
+        };
         let forward = Forward {
             forwarded,
             policy: Arc::new(policy),
-            reloaded: self.rules.listen(),
+            reloaded,
         };
         let passing = Passing {
             request,

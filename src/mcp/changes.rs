@@ -39,7 +39,15 @@ impl Change {
 /// Tells listeners. Cloning gives the same one.
 #[derive(Clone, Default)]
 pub struct Announcer {
-    listeners: Arc<Mutex<Vec<Sender<Change>>>>,
+    listeners: Arc<Mutex<Listeners>>,
+}
+
+/// Who listens, and who did until lately.
+#[derive(Default)]
+struct Listeners {
+    senders: Vec<Sender<Change>>,
+    /// At so many those are looked for that are gone: there may be long nothing to announce.
+    looked_at: usize,
 }
 
 /// One listener's news. Dropping it ends the listening.
@@ -84,10 +92,16 @@ impl Announcer {
     #[must_use]
     pub fn listen(&self) -> Changes {
         let (sender, receiver) = smol::channel::bounded(NEWS);
-        self.listeners
+        let mut listeners = self
+            .listeners
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(sender);
+            .unwrap_or_else(PoisonError::into_inner);
+        if listeners.senders.len() >= listeners.looked_at {
+            listeners.senders.retain(|listener| !listener.is_closed());
+            listeners.looked_at = 2 * listeners.senders.len() + 16;
+        }
+        listeners.senders.push(sender);
+        drop(listeners);
         Changes::from(receiver)
     }
 
@@ -97,7 +111,7 @@ impl Announcer {
             .listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        listeners.retain(|listener| {
+        listeners.senders.retain(|listener| {
             !matches!(
                 listener.try_send(change.clone()),
                 Err(TrySendError::Closed(_))
@@ -212,13 +226,28 @@ mod tests {
         for _ in 0..NEWS * 2 {
             announcer.announce(&Change::Prompts);
         }
-        assert_eq!(announcer.listeners.lock().unwrap().len(), 1);
+        assert_eq!(announcer.listeners.lock().unwrap().senders.len(), 1);
         drop(announcer);
         let mut heard = Vec::new();
         while let Some(change) = smol::block_on(two.next()) {
             heard.push(change);
         }
         assert_eq!((heard.len(), &heard[0]), (NEWS, &Change::Tools));
+    }
+
+    /// Found by the soak: each call listens, and for days nothing may be announced.
+    #[test]
+    fn listeners_that_come_and_go_leave_nothing_behind() {
+        let announcer = Announcer::default();
+        let kept: Vec<Changes> = (0..10).map(|_| announcer.listen()).collect();
+        for _ in 0..10_000 {
+            drop(announcer.listen());
+        }
+        assert!(announcer.listeners.lock().unwrap().senders.len() < 100);
+        announcer.announce(&Change::Tools);
+        for one in &kept {
+            assert_eq!(smol::block_on(one.next()), Some(Change::Tools));
+        }
     }
 
     #[test]
